@@ -1,0 +1,4 @@
+package lock
+
+// Handle is a lock that is held.
+type Handle struct{}

@@ -1,0 +1,4 @@
+package lock
+
+// Token is a fencing token.
+type Token int64
