@@ -54,7 +54,8 @@ type Backend interface {
 	//     ErrUnavailable unless it matches another of the package's errors.
 	//
 	// With req.Wait, Acquire may also block in a queue of the store's own until
-	// it is granted or ctx ends.
+	// it is granted or ctx ends; in the latter case it returns a HeldError too if
+	// another holds the lock.
 	//
 	// A non-nil Grant.Lease with an error names what the request may have left
 	// at the store: granted without our knowledge, queued, or unknown. The

@@ -1,4 +1,548 @@
 package lock
 
-// Handle is a lock that is held.
-type Handle struct{}
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Handle is a lock that is held: one acquisition of one name. All its methods
+// may be called from many goroutines at once, and none panics on a nil or zero
+// Handle, which counts as released.
+type Handle struct {
+	e         *engine
+	ctx       context.Context // Acquire's, for its values
+	name, id  string
+	owner     string
+	grace     time.Duration
+	maxHold   time.Duration
+	minHold   time.Duration
+	noRenew   bool
+	wantToken bool
+	token     Token
+
+	lease Lease     // set before activate, then constant
+	left  leftover  // the lease, as something to be freed
+	began Instant   // of the hold
+	wakes wakeup    // of the wait before it
+	sched schedItem // under scheduler.mu
+
+	mu      sync.Mutex
+	state   holdState
+	ttl     time.Duration
+	trust   Instant // until when it is surely ours; zero where no clock ends it
+	cap     Instant // MaxHold's end; zero for none
+	entry   Instant // until when the store may have the entry
+	renewAt Instant // when the next renewal is due
+	flights int     // renewals under way
+	epoch   int     // counts calls of Extend: what was sent before does not speak for the new TTL
+	failing bool    // the last renewal had no answer
+	running int     // functions of Do under it
+	ended   error   // why Context ended, if it has
+	lost    *LostError
+	hctx    context.Context
+	cancel  context.CancelCauseFunc
+}
+
+// holdState is where a Handle is in its life:
+//
+//	pending → held → released
+//	   │        └──→ lost
+//	   └→ lost (the store took it back before Acquire returned)
+type holdState uint8
+
+const (
+	pending  holdState = iota // Acquire is under way
+	held                      // ours, while trust lasts
+	released                  // Release has begun
+	lost                      // it can no longer be promised
+)
+
+func (e *engine) newHandle(ctx context.Context, name string, s settings) *Handle {
+	h := &Handle{
+		e: e, ctx: ctx, name: name, id: newID(), owner: s.owner, ttl: s.ttl, grace: s.grace,
+		maxHold: s.maxHold, minHold: s.minHold, noRenew: s.noRenew, wantToken: s.token,
+	}
+	h.sched = schedItem{h: h, index: -1}
+	h.left.init(e, name)
+	return h
+}
+
+// bounded reports whether a clock ends the lock: the store's, or, without
+// renewal, ours.
+func (h *Handle) bounded() bool { return h.e.promise.Ends == EndsClock || h.noRenew }
+
+// activate makes a granted acquisition a held lock. It fails with errRanOut if
+// it was lost in the meantime.
+func (h *Handle) activate(sent Instant, ttl time.Duration, token Token) error {
+	now := Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.token, h.ttl, h.began = token, ttl, sent
+	h.entry = sent.Add(ttl + h.grace)
+	if h.bounded() {
+		h.trust = sent.Add(ttl - h.e.margin(ttl))
+		if h.trust.Reached(now) {
+			return errRanOut
+		}
+	}
+	if h.state != pending {
+		return errRanOut
+	}
+	if h.maxHold > 0 {
+		h.cap = sent.Add(h.maxHold)
+	}
+	h.state = held
+	h.left.lease, h.left.ttl = h.lease, ttl+h.grace
+	if !h.noRenew {
+		h.renewAt = sent.Add(ttl / 3)
+	}
+	h.e.sched.add(&h.sched, h.due(), ttl)
+	if h.e.isClosing() { // it may have looked before we were there
+		h.e.sched.remove(&h.sched)
+		h.state = lost
+		return ErrClosed
+	}
+	return nil
+}
+
+// errRanOut says that a grant was over before Acquire could return it.
+var errRanOut = fmt.Errorf("%w: the grant ran out before its answer came", ErrUnavailable)
+
+// abandon marks an acquisition that failed, and reports whether it may have
+// left something at the store.
+func (h *Handle) abandon() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.state = lost
+	h.left.lease = h.lease
+	h.left.orphan = true
+	return h.lease != nil
+}
+
+// due is when the scheduler has to look at h next. h.mu is held.
+func (h *Handle) due() Instant {
+	d := h.renewAt
+	for _, t := range [...]Instant{h.trust, h.cap} {
+		if !t.IsZero() && (d.IsZero() || d.Sub(t) > 0) {
+			d = t
+		}
+	}
+	return d
+}
+
+// Name returns the lock's name.
+func (h *Handle) Name() string {
+	if h == nil {
+		return ""
+	}
+	return h.name
+}
+
+// Token returns the fencing token, and false if the backend has none, or gives
+// one only at a cost and none was asked for (see [WithToken]).
+func (h *Handle) Token() (Token, bool) {
+	if h == nil || h.token <= 0 {
+		return 0, false
+	}
+	return h.token, true
+}
+
+// TTL returns the effective time to live.
+func (h *Handle) TTL() time.Duration {
+	if h == nil {
+		return 0
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ttl
+}
+
+// Deadline returns until when the lock is ours with no further word from the
+// store; renewal moves it. It is zero where no clock ends the lock. It is for
+// planning: whether the lock is still ours is Err's and Context's to say.
+func (h *Handle) Deadline() time.Time {
+	if h == nil || h.e == nil {
+		return time.Time{}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	d := h.trust
+	if !h.cap.IsZero() && (d.IsZero() || d.Sub(h.cap) > 0) {
+		d = h.cap
+	}
+	return d.mono
+}
+
+// Err returns nil while the lock is surely ours, by the clocks, now. Else it
+// returns ErrReleased, ErrClosed or a [*LostError].
+func (h *Handle) Err() error {
+	if h == nil || h.e == nil {
+		return ErrReleased
+	}
+	h.mu.Lock()
+	cause, over := h.overdue(Now())
+	err := h.ended
+	h.mu.Unlock()
+	if over {
+		return h.lose(cause, nil)
+	}
+	return err
+}
+
+// overdue reports whether the clocks end the lock. h.mu is held.
+func (h *Handle) overdue(now Instant) (LossCause, bool) {
+	switch {
+	case h.state != held:
+		return 0, false
+	case !h.trust.IsZero() && h.trust.Reached(now):
+		return CauseExpired, true
+	case !h.cap.IsZero() && h.cap.Reached(now):
+		return CauseMaxHold, true
+	}
+	return 0, false
+}
+
+// Context returns a Context with the values of Acquire's ctx, but not its
+// cancellation: it ends with the lock. Its cause (see [context.Cause]) is then
+// a [*LostError], ErrReleased or ErrClosed. It ends before anyone else can get
+// the lock, as far as the machine runs: after a time in which the process was
+// stopped or the machine suspended, Err is exact and the Context ends within
+// one second, or a tenth of the TTL if that is less.
+func (h *Handle) Context() context.Context {
+	if h == nil || h.e == nil {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(ErrReleased)
+		return ctx
+	}
+	h.Err()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.hctx == nil {
+		h.hctx, h.cancel = context.WithCancelCause(handleContext{context.WithoutCancel(h.ctx), h})
+		if h.ended != nil {
+			h.cancel(h.ended)
+		}
+	}
+	return h.hctx
+}
+
+// Join returns a Context that ends with ctx or with the lock, whichever is
+// first, with the values of ctx. Its cause tells which. The CancelFunc frees
+// what the Context needs, and must be called.
+func (h *Handle) Join(ctx context.Context) (context.Context, context.CancelFunc) {
+	hctx := h.Context()
+	joined, cancel := context.WithCancelCause(handleContext{ctx, h})
+	if hctx.Err() != nil {
+		cancel(context.Cause(hctx))
+	}
+	stop := context.AfterFunc(hctx, func() { cancel(context.Cause(hctx)) })
+	return joined, func() {
+		stop()
+		cancel(context.Canceled)
+	}
+}
+
+// handleContext finds its Handle.
+type handleContext struct {
+	context.Context
+	h *Handle
+}
+
+type handleKey struct{}
+
+func (c handleContext) Value(key any) any {
+	if key == (handleKey{}) {
+		return c.h
+	}
+	return c.Context.Value(key)
+}
+
+// FromContext returns the innermost Handle whose Context ctx is, or descends
+// from.
+func FromContext(ctx context.Context) (*Handle, bool) {
+	if ctx == nil {
+		return nil, false
+	}
+	h, ok := ctx.Value(handleKey{}).(*Handle)
+	return h, ok && h != nil
+}
+
+// Extend confirms now that the lock is ours, and makes ttl its time to live,
+// counted from now and for later renewals. It returns ErrLost if it is ours no
+// more, ErrUnavailable if the store did not say (the lock is then ours until
+// Deadline), ErrInvalid for a ttl out of bounds, and ErrUnsupported for one that
+// differs where the backend cannot change it.
+func (h *Handle) Extend(ctx context.Context, ttl time.Duration) error {
+	if h == nil || h.e == nil {
+		return ErrReleased
+	}
+	if err := h.extend(ctx, ttl); err != nil {
+		return h.e.wrap("extend", h.name, err)
+	}
+	return nil
+}
+
+func (h *Handle) extend(ctx context.Context, ttl time.Duration) error {
+	if ctx == nil {
+		return fmt.Errorf("%w: a nil Context", ErrInvalid)
+	}
+	g := h.e.promise
+	if err := (&settings{ttl: ttl, grace: h.grace}).check(g); err != nil {
+		return err
+	}
+	if err := h.Err(); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return ctxError(ctx)
+	}
+	h.mu.Lock()
+	if ttl != h.ttl {
+		if !g.Extend {
+			h.mu.Unlock()
+			return fmt.Errorf("%w: %s cannot change the TTL of a held lock (it is %v)", ErrUnsupported, g.Backend, h.ttl)
+		}
+		h.ttl = ttl
+		h.epoch++
+		if h.bounded() {
+			// The store may do it and the answer be lost.
+			h.trust = h.trust.earlier(Now().Add(ttl - h.e.margin(ttl)))
+		}
+	}
+	h.mu.Unlock()
+	var err error
+	f := h.takeOff(ttl)
+	c := h.e.calls.do(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(ttl, time.Second))
+		defer cancel()
+		f.sent = Now()
+		err = h.lease.Renew(ctx, ttl+h.grace)
+		h.land(f, err)
+	}, nil)
+	if werr := c.wait(ctx, nil, 0); werr != nil {
+		return werr
+	}
+	if lost := h.Err(); lost != nil {
+		return lost
+	}
+	if err != nil {
+		return unavailable(err)
+	}
+	return nil
+}
+
+// Release ends the lock: Context ends with cause ErrReleased, then the store is
+// told. It returns nil once the store confirmed that, and again when it is
+// called again; always ErrLost if the lock had been lost; and another error if
+// the store did not confirm. Then the Locker goes on trying in the background,
+// until the entry is gone or dead, and Release may be called again. Concurrent
+// calls have one result.
+//
+// A ctx that has ended already does not keep the lock: it is freed all the same,
+// and Release waits for the store's word for at most 100 ms.
+func (h *Handle) Release(ctx context.Context) error {
+	if h == nil || h.e == nil {
+		return ErrReleased
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if err := h.release(ctx); err != nil {
+		return h.e.wrap("release", h.name, err)
+	}
+	return nil
+}
+
+func (h *Handle) release(ctx context.Context) error {
+	h.Err() // a lock that ran out is lost, not released
+	h.mu.Lock()
+	switch h.state {
+	case lost:
+		err := h.lost
+		h.mu.Unlock()
+		h.e.free(&h.left)
+		if err == nil { // it never was held
+			return ErrReleased
+		}
+		return err
+	default:
+		h.mu.Unlock()
+	}
+	h.letGo(ErrReleased)
+	err := h.e.free(&h.left).outcome(ctx)
+	if errors.Is(err, ErrLost) {
+		return h.takenBefore(err)
+	}
+	return err
+}
+
+// letGo makes a held lock a released one, on our side: the Context ends before
+// the store is told.
+func (h *Handle) letGo(cause error) {
+	h.mu.Lock()
+	if h.state != held {
+		h.mu.Unlock()
+		return
+	}
+	h.state = released
+	now := Now()
+	if rest := h.minHold - now.Sub(h.began); rest > 0 {
+		h.left.keep(now.Add(rest))
+	}
+	h.end(cause)
+	h.mu.Unlock()
+	h.e.sched.remove(&h.sched)
+	h.e.emit(h.ctx, Event{Kind: EventHold, Name: h.name, Owner: h.owner, Token: h.token, Took: now.Sub(h.began)})
+}
+
+// takenBefore records that the store had lost the lock before Release was sent.
+func (h *Handle) takenBefore(err error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.state != lost {
+		h.state = lost
+		h.lost = lostError(h.name, CauseTaken, err)
+	}
+	return h.lost
+}
+
+// end ends the Context; the first cause stays. h.mu is held.
+func (h *Handle) end(cause error) {
+	if h.ended == nil {
+		h.ended = cause
+		if h.cancel != nil {
+			h.cancel(cause)
+		}
+	}
+}
+
+// lostByStore is Request.Lost.
+func (h *Handle) lostByStore(cause LossCause, err error) { h.lose(cause, err) }
+
+// lose makes a held lock a lost one, and returns why it is not held.
+func (h *Handle) lose(cause LossCause, err error) error {
+	h.mu.Lock()
+	if h.state != held && h.state != pending {
+		defer h.mu.Unlock()
+		if h.ended == nil {
+			return ErrReleased
+		}
+		return h.ended
+	}
+	was := h.state
+	h.state = lost
+	if was == pending {
+		h.mu.Unlock()
+		return ErrLost
+	}
+	h.lost = lostError(h.name, cause, err)
+	h.end(h.lost)
+	lostErr, entry := h.lost, h.entry
+	took := Now().Sub(h.began)
+	h.mu.Unlock()
+	h.e.sched.remove(&h.sched)
+
+	h.e.setup.log.Warn("lock lost", "backend", h.e.promise.Backend, "name", h.name, "owner", h.owner, "cause", cause.String(), "err", err)
+	ev := Event{Kind: EventLost, Name: h.name, Owner: h.owner, Token: h.token, Took: took, Err: lostErr}
+	h.e.emit(h.ctx, ev)
+	ev.Kind = EventHold
+	h.e.emit(h.ctx, ev)
+	switch {
+	case cause == CauseTaken || cause == CauseSessionEnded:
+		h.e.free(&h.left)
+	case h.bounded() && (cause == CauseExpired || h.e.promise.Ends == EndsClock):
+		h.e.freeLater(&h.left, entry) // not before it ends by itself: work may still run
+	}
+	return lostErr
+}
+
+// lostError makes what the store said a LostError; one that it made itself
+// keeps its cause.
+func lostError(name string, cause LossCause, err error) *LostError {
+	var own *LostError
+	if errors.As(err, &own) {
+		cause, err = own.Cause, own.Err
+	}
+	if err == ErrLost { //nolint:errorlint // the bare sentinel says nothing that the type does not
+		err = nil
+	}
+	return &LostError{Name: name, Cause: cause, Err: err}
+}
+
+// flight is a renewal under way.
+type flight struct {
+	h     *Handle
+	ttl   time.Duration
+	epoch int
+	sent  Instant
+}
+
+// takeOff notes that a renewal with ttl is to be sent.
+func (h *Handle) takeOff(ttl time.Duration) *flight {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.flights++
+	h.entry = Now().Add(ttl + h.grace)
+	return &flight{h: h, ttl: ttl, epoch: h.epoch}
+}
+
+// land takes in what the store answered to a renewal.
+func (h *Handle) land(f *flight, err error) {
+	now := Now()
+	h.mu.Lock()
+	h.flights--
+	if h.state != held {
+		h.mu.Unlock()
+		return
+	}
+	if cause, over := h.overdue(now); over {
+		h.mu.Unlock()
+		h.lose(cause, err) // trust that has run out never comes back
+		return
+	}
+	news := ""
+	switch {
+	case err == nil:
+		if h.failing {
+			news = "lock: renewal works again"
+		}
+		h.failing = false
+		if trust := f.sent.Add(f.ttl - h.e.margin(f.ttl)); f.epoch == h.epoch && h.bounded() && trust.Sub(h.trust) > 0 {
+			h.trust = trust
+		}
+		h.entry = now.Add(f.ttl + h.grace)
+		if !h.noRenew {
+			h.renewAt = f.sent.Add(f.ttl / 3)
+		}
+	case errors.Is(err, ErrLost):
+		h.mu.Unlock()
+		h.tellRenewal(f, now, err)
+		h.lose(CauseTaken, err)
+		return
+	default:
+		if !h.failing {
+			news = "lock: a renewal failed, trying again until trust ends"
+		}
+		h.failing = true
+		if !h.noRenew {
+			pause := min(h.ttl/12, time.Second)
+			h.renewAt = now.Add(pause/2 + jitter(pause))
+		}
+	}
+	h.e.sched.move(&h.sched, h.due())
+	h.mu.Unlock()
+	switch {
+	case news != "" && err != nil:
+		h.e.setup.log.Warn(news, "backend", h.e.promise.Backend, "name", h.name, "err", err)
+	case news != "":
+		h.e.setup.log.Info(news, "backend", h.e.promise.Backend, "name", h.name)
+	}
+	h.tellRenewal(f, now, err)
+}
+
+func (h *Handle) tellRenewal(f *flight, now Instant, err error) {
+	h.e.emit(h.ctx, Event{Kind: EventRenew, Name: h.name, Owner: h.owner, Token: h.token, Took: now.Sub(f.sent), Err: err})
+}

@@ -1,0 +1,498 @@
+package lock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	mathrand "math/rand/v2"
+	"os"
+	"reflect"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// MaxNameLen is the greatest length of a lock's name, in bytes.
+const MaxNameLen = 512
+
+// engine is the Locker that New puts over a Backend. This file is the way of an
+// Acquire from the caller to the backend; handle.go is the handle's life,
+// schedule.go its renewal, cleanup.go what is freed in the background.
+type engine struct {
+	backend Backend
+	batch   BatchRenewer // nil if the backend has none
+	margin  func(ttl time.Duration) time.Duration
+	promise Guarantees
+	setup   setup
+
+	turns   turns
+	sched   scheduler
+	calls   workers
+	closing chan struct{} // closed when Close begins
+	close   closer
+}
+
+// New returns a Locker over a Backend, which it closes when it is closed. It
+// sends nothing.
+//
+// It returns ErrInvalid for a nil Backend and for options outside of what the
+// Backend's Guarantees allow, ErrUnsupported or ErrNoToken for options that it
+// cannot honour.
+func New(b Backend, opts ...SetupOption) (Locker, error) {
+	if isNil(b) {
+		return nil, fmt.Errorf("new locker: %w: a nil Backend", ErrInvalid)
+	}
+	e := &engine{backend: b, margin: defaultMargin, promise: b.Guarantees(), closing: make(chan struct{})}
+	e.batch, _ = b.(BatchRenewer)
+	if m, ok := b.(Marginer); ok {
+		e.margin = m.Margin
+	}
+	e.setup.ttl = min(max(DefaultTTL, e.promise.MinTTL), e.promise.MaxTTL)
+	e.setup.owner = hostOwner()
+	e.setup.log = slog.New(slog.DiscardHandler)
+	for _, o := range opts {
+		if isNil(o) {
+			return nil, fmt.Errorf("new locker on %s: %w: a nil option", e.promise.Backend, ErrInvalid)
+		}
+		if err := o.setup(&e.setup); err != nil {
+			return nil, fmt.Errorf("new locker on %s: %w", e.promise.Backend, err)
+		}
+	}
+	if err := e.setup.check(e.promise); err != nil {
+		return nil, fmt.Errorf("new locker on %s: %w", e.promise.Backend, err)
+	}
+	e.turns.names = make(map[string]*turn)
+	e.sched.start(e)
+	e.calls.limit = idleWorkers
+	return e, nil
+}
+
+// defaultMargin allows for the drift of the store's clock against ours, and for
+// the granularity of its timers.
+func defaultMargin(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+
+var hostOwner = sync.OnceValue(func() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return host[:min(len(host), MaxOwnerLen-20)] + ":" + strconv.Itoa(os.Getpid())
+})
+
+// check refuses what the backend cannot do.
+func (s *settings) check(g Guarantees) error {
+	switch {
+	case s.ttl%time.Millisecond != 0:
+		return fmt.Errorf("%w: TTL %v is not a whole number of milliseconds", ErrInvalid, s.ttl)
+	case s.ttl < g.MinTTL:
+		return fmt.Errorf("%w: TTL %v is below the least of %s, %v", ErrInvalid, s.ttl, g.Backend, g.MinTTL)
+	case s.ttl > g.MaxTTL:
+		return fmt.Errorf("%w: TTL %v is above the most of %s, %v", ErrInvalid, s.ttl, g.Backend, g.MaxTTL)
+	case s.grace%time.Millisecond != 0:
+		return fmt.Errorf("%w: Grace %v is not a whole number of milliseconds", ErrInvalid, s.grace)
+	case s.grace > g.MaxTTL-s.ttl:
+		return fmt.Errorf("%w: TTL %v and Grace %v are together above the most of %s, %v", ErrInvalid, s.ttl, s.grace, g.Backend, g.MaxTTL)
+	case s.grace > 0 && g.Ends != EndsClock:
+		return fmt.Errorf("%w: Grace needs a clock that ends the lock; on %s the %v does", ErrUnsupported, g.Backend, g.Ends)
+	case s.minHold > g.MaxTTL:
+		return fmt.Errorf("%w: MinHold %v is above the most of %s, %v", ErrInvalid, s.minHold, g.Backend, g.MaxTTL)
+	case s.maxHold > 0 && s.minHold > s.maxHold:
+		return fmt.Errorf("%w: MinHold %v is above MaxHold %v", ErrInvalid, s.minHold, s.maxHold)
+	case s.token && g.Fencing == FencingNone:
+		return fmt.Errorf("%w: %s gives none as it is set up", ErrNoToken, g.Backend)
+	}
+	return nil
+}
+
+func (e *engine) Guarantees() Guarantees { return e.promise }
+
+func (e *engine) Acquire(ctx context.Context, name string, opts ...Option) (*Handle, error) {
+	return e.enter(ctx, name, true, opts)
+}
+
+func (e *engine) TryAcquire(ctx context.Context, name string, opts ...Option) (*Handle, error) {
+	return e.enter(ctx, name, false, opts)
+}
+
+// enter refuses bad input, and wraps and tells what came of the rest.
+func (e *engine) enter(ctx context.Context, name string, wait bool, opts []Option) (*Handle, error) {
+	op := "try"
+	if wait {
+		op = "acquire"
+	}
+	s, err := e.settings(ctx, name, opts)
+	if err != nil {
+		return nil, e.wrap(op, name, err)
+	}
+	e.close.ops.Add(1)
+	defer e.close.ops.Add(-1)
+	began := Now()
+	var h *Handle
+	switch {
+	case e.isClosing():
+		err = ErrClosed
+	case ctx.Err() != nil:
+		err = ctxError(ctx)
+	case wait:
+		h, err = e.await(ctx, name, s)
+	default:
+		h, err = e.try(ctx, name, s)
+	}
+	if err != nil {
+		err = e.wrap(op, name, err)
+		h = nil
+	}
+	if e.setup.observe != nil {
+		ev := Event{Kind: EventWait, Name: name, Owner: s.owner, Took: Now().Sub(began), Err: err}
+		if h != nil {
+			ev.Token = h.token
+		}
+		e.emit(ctx, ev)
+	}
+	return h, err
+}
+
+func (e *engine) settings(ctx context.Context, name string, opts []Option) (settings, error) {
+	s := e.setup.settings
+	if ctx == nil {
+		return s, fmt.Errorf("%w: a nil Context", ErrInvalid)
+	}
+	if name == "" {
+		return s, fmt.Errorf("%w: an empty name", ErrInvalid)
+	}
+	if len(name) > MaxNameLen {
+		return s, fmt.Errorf("%w: a name of %d bytes (at most %d)", ErrInvalid, len(name), MaxNameLen)
+	}
+	for _, o := range opts {
+		if isNil(o) {
+			return s, fmt.Errorf("%w: a nil option", ErrInvalid)
+		}
+		if err := o.apply(&s); err != nil {
+			return s, err
+		}
+	}
+	if len(opts) > 0 {
+		return s, s.check(e.promise)
+	}
+	return s, nil
+}
+
+// await contends for the name once it is this goroutine's turn.
+func (e *engine) await(ctx context.Context, name string, s settings) (*Handle, error) {
+	t, err := e.turns.enter(ctx, name, e.closing)
+	if err != nil {
+		return nil, err
+	}
+	h, err := e.contend(ctx, name, s, true, t)
+	if err == nil {
+		t.held.Store(&HeldError{Name: name, Owner: s.owner})
+	}
+	e.turns.leave(name, t)
+	return h, err
+}
+
+// try makes one attempt, or shares the answer of another goroutine's if that
+// was sent after this call began.
+func (e *engine) try(ctx context.Context, name string, s settings) (*Handle, error) {
+	for fresh := false; ; fresh = true {
+		a, leads := e.turns.joinTry(name)
+		if leads {
+			a.handle, a.err = e.contend(ctx, name, s, false, nil)
+			h, err := a.handle, a.err
+			e.turns.endTry(name, a)
+			return h, err
+		}
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+			return nil, ctxError(ctx)
+		case <-e.closing:
+			return nil, ErrClosed
+		}
+		if a.handle != nil {
+			return nil, &HeldError{Name: name, Owner: a.handle.owner}
+		}
+		if fresh && (errors.Is(a.err, ErrHeld) || errors.Is(a.err, ErrUnavailable)) && !isCtxError(a.err) {
+			return nil, a.err
+		}
+	}
+}
+
+// contend asks the store until it grants, or once.
+func (e *engine) contend(ctx context.Context, name string, s settings, wait bool, t *turn) (*Handle, error) {
+	var (
+		last    error // the last answer: held, or an outage
+		outage  bool
+		backoff = backoff{least: 50 * time.Millisecond, most: time.Second}
+		poll    = backoff
+	)
+	poll.most = 250 * time.Millisecond
+	for h := e.newHandle(ctx, name, s); ; {
+		ans, err := e.ask(ctx, h, s, wait)
+		if ans != nil && ans.grant.Lease != nil {
+			h.lease = ans.grant.Lease
+		}
+		if err != nil { // ctx ended, or the Locker is being closed
+			if ans != nil && errors.Is(ans.err, ErrHeld) {
+				last = e.heldBy(name, ans.err)
+			}
+			e.abandon(h)
+			return nil, withLast(err, last)
+		}
+		var pause time.Duration
+		switch {
+		case ans.err == nil && h.lease == nil:
+			return nil, fmt.Errorf("%w: the backend granted without a Lease", ErrUnavailable)
+		case ans.err == nil:
+			err := e.grant(ctx, h, ans)
+			if err == nil {
+				if outage {
+					e.setup.log.Info("lock: the store answers again", "backend", e.promise.Backend, "name", name)
+				}
+				return h, nil
+			}
+			e.abandon(h)
+			if !wait || !isTransient(err) || ctx.Err() != nil {
+				return nil, err
+			}
+			// It was ours and may have run out: a new acquisition.
+			h = e.newHandle(ctx, name, s)
+			last, pause = err, backoff.next()
+		case errors.Is(ans.err, ErrHeld):
+			held := e.heldBy(name, ans.err)
+			last, outage = held, false
+			backoff.reset()
+			if t != nil {
+				t.held.Store(held)
+			}
+			switch {
+			case ans.grant.Retry > 0:
+				pause = ans.grant.Retry
+			case held.Left > 0:
+				pause = held.Left + time.Millisecond + jitter(min(held.Left/20, 5*time.Millisecond))
+			default:
+				pause = poll.next()
+			}
+		case isTransient(ans.err):
+			last = unavailable(ans.err)
+			if wait && !outage {
+				e.setup.log.Warn("lock: the store is away, Acquire goes on trying", "backend", e.promise.Backend, "name", name, "err", ans.err)
+			}
+			outage = true
+			pause = backoff.next()
+		default:
+			e.abandon(h)
+			return nil, unavailable(ans.err)
+		}
+		if !wait {
+			e.abandon(h)
+			return nil, last
+		}
+		if err := h.sleep(ctx, pause, e.closing); err != nil {
+			e.abandon(h)
+			return nil, withLast(err, last)
+		}
+	}
+}
+
+// grant makes h a held lock, if it still is one by the time that we know.
+func (e *engine) grant(ctx context.Context, h *Handle, ans *answer) error {
+	sent := ans.sent
+	if !ans.grant.Sent.IsZero() {
+		sent = ans.grant.Sent
+	}
+	ttl := h.ttl
+	if ans.grant.TTL > 0 {
+		ttl = ans.grant.TTL - h.grace
+	}
+	token := ans.grant.Token
+	if token > 0 {
+		if token > math.MaxInt64-e.setup.tokenBase {
+			return fmt.Errorf("%w: token %d with TokenBase %d is above the greatest", ErrInvalid, token, e.setup.tokenBase)
+		}
+		token += e.setup.tokenBase
+	} else if h.wantToken || token < 0 {
+		return fmt.Errorf("%w: %s granted without one", ErrNoToken, e.promise.Backend)
+	}
+	if h.bounded() && sent.Add(ttl-e.margin(ttl)).Reached(Now()) {
+		// It queued, or the answer took, for longer than its trust: what the
+		// store says now counts.
+		var err error
+		if sent, err = e.confirm(ctx, h, ttl); err != nil {
+			return err
+		}
+	}
+	return h.activate(sent, ttl, token)
+}
+
+// abandon sees to it that nothing of an acquisition that failed stays behind.
+func (e *engine) abandon(h *Handle) {
+	if h.abandon() {
+		e.free(&h.left)
+	}
+}
+
+// answer is what a Backend's Acquire came back with.
+type answer struct {
+	grant Grant
+	err   error
+	sent  Instant // when the call began
+}
+
+// ask makes one attempt at the store. If ctx ends or the Locker is being closed
+// before the store answered, it returns an error, and what the answer then says
+// is cleaned up when it comes; with an answer beside the error, that came and
+// was no grant.
+func (e *engine) ask(ctx context.Context, h *Handle, s settings, wait bool) (*answer, error) {
+	req := Request{
+		Name: h.name, ID: h.id, TTL: s.ttl + s.grace, Token: s.token, Wait: wait,
+		Owner: s.owner, Lost: h.lostByStore,
+	}
+	if wait {
+		req.Wake = h.wake
+	}
+	callCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ans := new(answer)
+	c := e.calls.do(func() {
+		ans.sent = Now()
+		ans.grant, ans.err = e.backend.Acquire(callCtx, req)
+	}, func() {
+		if ans.grant.Lease != nil {
+			l := &leftover{lease: ans.grant.Lease, orphan: true}
+			l.init(e, h.name)
+			e.free(l)
+		}
+	})
+	if err := c.wait(ctx, e.closing, lastWord); err != nil {
+		return nil, err
+	}
+	if ans.err != nil && ctx.Err() != nil {
+		return ans, ctxError(ctx)
+	}
+	return ans, nil
+}
+
+// lastWord is how long a call may go on after its ctx ended, so that it can say
+// whether another holds the lock.
+const lastWord = 50 * time.Millisecond
+
+// heldBy is the backend's HeldError, or one that knows no more than the name.
+func (e *engine) heldBy(name string, err error) *HeldError {
+	var held *HeldError
+	if !errors.As(err, &held) {
+		held = new(HeldError)
+	}
+	held.Name = name
+	return held
+}
+
+// confirm asks the store whether h's lease is still ours, and returns when it
+// asked.
+func (e *engine) confirm(ctx context.Context, h *Handle, ttl time.Duration) (Instant, error) {
+	var (
+		sent Instant
+		err  error
+	)
+	c := e.calls.do(func() {
+		sent = Now()
+		err = h.lease.Renew(ctx, ttl+h.grace)
+	}, nil)
+	if werr := c.wait(ctx, e.closing, 0); werr != nil {
+		return sent, werr
+	}
+	if err != nil && !errors.Is(err, ErrLost) {
+		return sent, unavailable(err)
+	}
+	if err != nil {
+		return sent, errRanOut
+	}
+	return sent, nil
+}
+
+func newID() string { return rand.Text() }
+
+func (e *engine) wrap(op, name string, err error) error {
+	if len(name) > MaxNameLen {
+		name = name[:32] + "…"
+	}
+	return &opError{op: op, name: name, backend: e.promise.Backend, err: err}
+}
+
+func (e *engine) emit(ctx context.Context, ev Event) {
+	if e.setup.observe != nil {
+		ev.Backend = e.promise.Backend
+		e.setup.observe(ctx, ev)
+	}
+}
+
+// unavailable makes err ErrUnavailable, unless it is one of the package's own.
+func unavailable(err error) error {
+	for _, own := range [...]error{ErrUnavailable, ErrHeld, ErrNoToken, ErrInvalid, ErrUnsupported, ErrClosed} {
+		if errors.Is(err, own) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+// isTransient reports whether the store's error can pass by itself. A time-out
+// that is not the caller's is the client library's own.
+func isTransient(err error) bool {
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrLost) || isCtxError(err)
+}
+
+func isCtxError(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// ctxError is ctx's error, with its cause where that says more.
+func ctxError(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == nil || errors.Is(cause, err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// withLast adds the store's last word to the error that ended a wait.
+func withLast(err, last error) error {
+	if last == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, last)
+}
+
+// backoff counts growing pauses, each shortened at random so that callers do
+// not march in step.
+type backoff struct{ least, most, now time.Duration }
+
+func (b *backoff) reset() { b.now = 0 }
+
+func (b *backoff) next() time.Duration {
+	b.now = min(max(2*b.now, b.least), b.most)
+	return b.now/2 + jitter(b.now/2)
+}
+
+// jitter is a random time from 0 to below d.
+func jitter(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return mathrand.N(d)
+}
+
+// isNil also finds a nil pointer, map or function within an interface.
+func isNil(v any) bool {
+	if v == nil {
+		return true
+	}
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Func, reflect.Chan, reflect.Slice, reflect.Interface:
+		return r.IsNil()
+	}
+	return false
+}
