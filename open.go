@@ -60,25 +60,42 @@ func Register(open Opener, schemes ...string) {
 // dialled; a store that does not answer is [ErrUnavailable]. ctx governs the
 // opening only. The Locker's Close closes the connection.
 func Open(ctx context.Context, url string, opts ...SetupOption) (Locker, error) {
-	u, open, err := prepare(ctx, url)
+	o, err := prepareLocker(ctx, url, opts)
 	if err != nil {
 		return nil, fmt.Errorf("open: %w", err)
 	}
-	scheme := u.Scheme
-	opts = slices.Concat(u.lockerOptions(), opts)
-	err = u.hidden.mistake
-	if err == nil {
-		err = checkOptions(opts)
-	}
+	return o.locker(ctx)
+}
+
+// opening is a Locker that nothing speaks against so far, though nothing was
+// dialled for it.
+type opening struct {
+	url  *URL
+	open Opener
+	opts []SetupOption
+}
+
+// prepareLocker does the part of Open that sends nothing.
+func prepareLocker(ctx context.Context, url string, opts []SetupOption) (*opening, error) {
+	u, open, err := prepare(ctx, url)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", scheme, err)
+		return nil, err
 	}
-	return inTime(ctx, scheme, func() (Locker, error) {
-		b, err := openWith(ctx, open, u)
+	opts = slices.Concat(u.lockerOptions(), opts)
+	if u.hidden.mistake != nil {
+		return nil, u.hidden.mistake
+	}
+	return &opening{u, open, opts}, checkOptions(opts)
+}
+
+// locker does the rest of Open. It is called once.
+func (o *opening) locker(ctx context.Context) (Locker, error) {
+	return inTime(ctx, o.url.Scheme, func() (Locker, error) {
+		b, err := openWith(ctx, o.open, o.url)
 		if err != nil {
 			return nil, err
 		}
-		l, err := New(b, opts...)
+		l, err := New(b, o.opts...)
 		if err != nil {
 			return nil, errors.Join(err, b.Close())
 		}
@@ -93,13 +110,12 @@ func OpenBackend(ctx context.Context, url string) (Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open: %w", err)
 	}
-	scheme := u.Scheme
 	for _, name := range lockerParams {
 		if u.find(name) != nil {
-			return nil, fmt.Errorf("open %s: %w: URL: parameter %q is the Locker's, not the backend's: use Open, or give it to New as an option", scheme, ErrInvalid, name)
+			return nil, fmt.Errorf("open: %w: URL: parameter %q is the Locker's, not the backend's: use Open, or give it to New as an option", ErrInvalid, name)
 		}
 	}
-	return inTime(ctx, scheme, func() (Backend, error) { return openWith(ctx, open, u) })
+	return inTime(ctx, u.Scheme, func() (Backend, error) { return openWith(ctx, open, u) })
 }
 
 // prepare parses the URL and finds the Opener of its scheme.
@@ -127,7 +143,7 @@ func prepare(ctx context.Context, url string) (*URL, Opener, error) {
 func checkOptions(opts []SetupOption) error {
 	var s setup
 	for _, o := range opts {
-		if o == nil {
+		if isNil(o) {
 			return fmt.Errorf("%w: a nil option", ErrInvalid)
 		}
 		if err := o.setup(&s); err != nil {
@@ -143,7 +159,7 @@ func openWith(ctx context.Context, open Opener, u *URL) (Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b == nil {
+	if isNil(b) {
 		return nil, fmt.Errorf("%w: its Opener returned no Backend", ErrUnsupported)
 	}
 	if err := u.Check(); err != nil {
