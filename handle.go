@@ -173,7 +173,10 @@ func (h *Handle) Deadline() time.Time {
 	if !h.cap.IsZero() && (d.IsZero() || d.Sub(h.cap) > 0) {
 		d = h.cap
 	}
-	return d.mono
+	if d.IsZero() {
+		return time.Time{}
+	}
+	return d.wall()
 }
 
 // Err returns nil while the lock is surely ours, by the clocks, now. Else it

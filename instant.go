@@ -9,29 +9,25 @@ import "time"
 // so.
 //
 // The zero Instant is no moment; it is before all others.
-type Instant struct {
-	mono time.Time
-	boot time.Duration
-}
+type Instant struct{ mono, boot time.Duration }
+
+// processStart is where mono counts from.
+var processStart = time.Now()
 
 // Now returns the present moment. It may be called from any goroutine.
-func Now() Instant { return Instant{mono: time.Now(), boot: bootClock()} }
+func Now() Instant { return Instant{mono: time.Since(processStart), boot: bootClock()} }
 
 // bootClock reads a clock that counts suspend. Tests replace it.
 var bootClock = readBootClock
 
 // IsZero reports whether i is the zero Instant.
-func (i Instant) IsZero() bool { return i.mono.IsZero() }
+func (i Instant) IsZero() bool { return i == Instant{} }
 
 // Add returns the moment d later.
-func (i Instant) Add(d time.Duration) Instant {
-	return Instant{mono: i.mono.Add(d), boot: i.boot + d}
-}
+func (i Instant) Add(d time.Duration) Instant { return Instant{i.mono + d, i.boot + d} }
 
 // Sub returns the time from j to i, as the clock says that shows more.
-func (i Instant) Sub(j Instant) time.Duration {
-	return max(i.mono.Sub(j.mono), i.boot-j.boot)
-}
+func (i Instant) Sub(j Instant) time.Duration { return max(i.mono-j.mono, i.boot-j.boot) }
 
 // Reached reports whether the moment i has come by the time now, on either
 // clock.
@@ -39,9 +35,8 @@ func (i Instant) Reached(now Instant) bool { return now.Sub(i) >= 0 }
 
 // earlier returns the moment whose parts are the earlier of i's and j's.
 func (i Instant) earlier(j Instant) Instant {
-	if j.mono.Before(i.mono) {
-		i.mono = j.mono
-	}
-	i.boot = min(i.boot, j.boot)
-	return i
+	return Instant{min(i.mono, j.mono), min(i.boot, j.boot)}
 }
+
+// wall is the moment as a time.Time, for people and for context deadlines.
+func (i Instant) wall() time.Time { return time.Now().Add(-Now().Sub(i)) }

@@ -15,5 +15,3 @@ func readBootClock() time.Duration {
 	}
 	return time.Duration(ts.Nano())
 }
-
-var processStart = time.Now()

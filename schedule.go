@@ -14,7 +14,6 @@ import (
 // stops Go's timers.
 type scheduler struct {
 	e    *engine
-	base time.Time // of the due times
 	wake chan struct{}
 
 	mu       sync.Mutex
@@ -32,7 +31,7 @@ type schedItem struct {
 	h     *Handle
 	l     *leftover
 	at    Instant
-	due   time.Duration // at, since scheduler.base
+	due   time.Duration // at, on Go's clock, as far as the two agree
 	index int           // in the heap; -1: not there
 }
 
@@ -44,7 +43,7 @@ const (
 )
 
 func (s *scheduler) start(e *engine) {
-	s.e, s.base, s.wake, s.tick = e, time.Now(), make(chan struct{}, 1), time.Second
+	s.e, s.wake, s.tick, s.paced = e, make(chan struct{}, 1), time.Second, math.MinInt64
 }
 
 // add enters an item, or moves it, and shortens the tick for a lock of the given
@@ -64,7 +63,7 @@ func (s *scheduler) add(it *schedItem, at Instant, ttl time.Duration) {
 		s.tick = min(s.tick, max(ttl/10, time.Millisecond))
 	}
 	s.put(it, at, now)
-	if wakeAt := min(it.due, now.mono.Sub(s.base)+s.tick); wakeAt < s.sleeping {
+	if wakeAt := min(it.due, now.mono+s.tick); wakeAt < s.sleeping {
 		s.sleeping = wakeAt
 		select {
 		case s.wake <- struct{}{}:
@@ -95,7 +94,7 @@ func (s *scheduler) put(it *schedItem, at, now Instant) {
 	it.at = at
 	it.due = forever
 	if !at.IsZero() {
-		it.due = now.mono.Sub(s.base) - now.Sub(at)
+		it.due = now.mono - now.Sub(at)
 	}
 	if it.index < 0 {
 		heap.Push(&s.items, it)
@@ -158,18 +157,18 @@ func (s *scheduler) run() {
 func (s *scheduler) take(now, last Instant) (hs []*Handle, ls []*leftover) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if slept := now.Sub(last) - now.mono.Sub(last.mono); slept > time.Millisecond {
+	if slept := now.Sub(last) - (now.mono - last.mono); slept > time.Millisecond {
 		for _, it := range s.items { // what was due by the clock that stopped
-			it.due = now.mono.Sub(s.base) - now.Sub(it.at)
+			it.due = now.mono - now.Sub(it.at)
 			if it.at.IsZero() {
 				it.due = forever
 			}
 		}
 		heap.Init(&s.items)
 	}
-	at := now.mono.Sub(s.base)
+	at := now.mono
 	until := at
-	for len(s.items) > 0 && s.items[0].due <= until {
+	for len(s.items) > 0 && (s.items[0].due <= at || s.items[0].due <= until && len(hs) < batchMost) {
 		it := heap.Pop(&s.items).(*schedItem)
 		if it.l != nil {
 			ls = append(ls, it.l)
@@ -192,7 +191,7 @@ func (s *scheduler) rest() time.Duration {
 		s.sleeping = forever
 		return forever
 	}
-	at := time.Since(s.base)
+	at := Now().mono
 	s.sleeping = min(s.items[0].due, at+s.tick)
 	return s.sleeping - at
 }
@@ -245,7 +244,7 @@ func (s *scheduler) look(hs []*Handle, now Instant) []*flight {
 func (s *scheduler) spread(now Instant, delay time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.paced = max(s.paced, now.mono.Sub(s.base)+delay)
+	s.paced = max(s.paced, now.mono+delay)
 }
 
 // send starts renewals. Each may last until the trust of its lock ends.
@@ -287,7 +286,7 @@ func (s *scheduler) send(fs []*flight, now Instant) {
 // context bounds a renewal: an answer that comes after a whole TTL is worth
 // nothing.
 func (f *flight) context(now Instant) (context.Context, context.CancelFunc) {
-	return context.WithDeadline(context.WithoutCancel(f.h.ctx), now.mono.Add(f.ttl))
+	return context.WithDeadline(context.WithoutCancel(f.h.ctx), now.Add(f.ttl).wall())
 }
 
 // schedHeap orders items by when they are due.
