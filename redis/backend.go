@@ -1,0 +1,253 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/interlock-go/lock"
+)
+
+const (
+	// offerTTL is how long a waiter that was offered the lock has to take it.
+	offerTTL = 500 * time.Millisecond
+	// queueSlack is how long a waiter stays queued past the moment at which it
+	// means to look again.
+	queueSlack = 2 * time.Second
+	// deadSlack is added to a TTL before an entry that the server does not
+	// speak of counts as dead: the server starts the TTL when the request
+	// arrives, and its clock may be slower.
+	deadSlack = 100 * time.Millisecond
+)
+
+var noChannel = ""
+
+// backend is package redis's lock.Backend.
+type backend struct {
+	client   goredis.UniversalClient
+	owned    bool // the opener made client
+	prefix   string
+	cluster  bool
+	counters *counters // nil: no tokens
+	sub      *subscription
+	channels string // what the names of channels begin with
+	countOK  string // "1": PUBLISH counts all who listen
+
+	evicts      atomic.Pointer[error] // what the last look at a server of the caller's found
+	replicas    int           // how many must confirm a lock
+	replicaWait time.Duration // and within what time
+}
+
+var (
+	_ lock.Backend      = (*backend)(nil)
+	_ lock.BatchRenewer = (*backend)(nil)
+)
+
+func (b *backend) Guarantees() lock.Guarantees {
+	g := lock.Guarantees{
+		Backend: "redis",
+		Ends:    lock.EndsClock,
+		MinTTL:  100 * time.Millisecond,
+		MaxTTL:  30 * 24 * time.Hour,
+		Extend:  true,
+	}
+	if b.counters != nil {
+		g.Fencing = lock.FencingVolatile
+	}
+	return g
+}
+
+// Acquire sends the script once; twice for the first wait that finds the lock
+// held, which brings up the subscription in between, so that a Locker that never
+// waits has none.
+func (b *backend) Acquire(ctx context.Context, req lock.Request) (lock.Grant, error) {
+	if evicts := b.evicts.Load(); evicts != nil && *evicts != nil {
+		return lock.Grant{}, *evicts
+	}
+	queue := req.Wait && b.sub.add(req.ID, req.Wake)
+	g, err := b.try(ctx, &req, queue)
+	var held *lock.HeldError
+	if req.Wait && !queue && errors.As(err, &held) {
+		queue = b.sub.start(ctx) && b.sub.add(req.ID, req.Wake)
+		if queue {
+			g, err = b.try(ctx, &req, true)
+		} else {
+			g.Retry = lookOften(held.Left)
+		}
+	}
+	if queue && (err == nil || g.Lease == nil) {
+		b.sub.remove(req.ID)
+	}
+	return g, err
+}
+
+// try sends the script, and queues the request if the lock is another's.
+func (b *backend) try(ctx context.Context, req *lock.Request, queue bool) (lock.Grant, error) {
+	l := &lease{b: b, keys: b.keysOf(req.Name), id: req.ID, owner: req.Owner, ttl: req.TTL, waits: queue}
+	l.ttlMS, l.offerMS = req.TTL.Milliseconds(), min(offerTTL, req.TTL).Milliseconds()
+	channel := &noChannel
+	if queue {
+		channel = &b.sub.name
+	}
+	c := make(call, 2, 13)
+	c = append(c, 3, &l.keys.lock, &l.keys.queue, &l.keys.waiters)
+	if b.counters != nil {
+		c[2] = 4
+		c = append(c, b.counters.key(l.keys.lock))
+	}
+	c = append(c, &l.id, &l.owner, &l.ttlMS, channel, &l.offerMS, queueSlack.Milliseconds())
+
+	sent := lock.Now()
+	l.dead = sent.Add(req.TTL + deadSlack)
+	reply, err := b.run(ctx, &acquireScript, c)
+	if err != nil {
+		if unsent(err) {
+			return lock.Grant{}, mapped(err)
+		}
+		l.unsure = !answered(err)
+		return lock.Grant{Lease: l}, mapped(err)
+	}
+	if token, granted := reply.(int64); granted {
+		return lock.Grant{Lease: l, Token: lock.Token(token), Sent: sent}, nil
+	}
+	held, rank, err := heldBy(req.Name, reply)
+	if err != nil {
+		return lock.Grant{Lease: l}, err
+	}
+	if !queue {
+		return lock.Grant{}, held
+	}
+	l.dead = sent.Add(held.Left + offerTTL + queueSlack + deadSlack)
+	return lock.Grant{Lease: l, Retry: lookAgain(held.Left, rank)}, held
+}
+
+// lookAgain is when a waiter looks for itself, if nobody tells it: when the
+// holder's time has run out, one after the other.
+func lookAgain(left time.Duration, rank int64) time.Duration {
+	if left <= 0 { // the entry has no end: not ours, or set by hand
+		return time.Second
+	}
+	return left + time.Millisecond + min(time.Duration(rank)*5*time.Millisecond, offerTTL) + rand.N(3*time.Millisecond)
+}
+
+// lookOften is for a waiter whom nobody can tell.
+func lookOften(left time.Duration) time.Duration {
+	often := 100*time.Millisecond + rand.N(100*time.Millisecond)
+	if left <= 0 {
+		return often
+	}
+	return min(often, left+time.Millisecond)
+}
+
+// heldBy reads the reply {value, time left in ms, place in the queue}.
+func heldBy(name string, reply any) (*lock.HeldError, int64, error) {
+	if r, ok := reply.([]any); ok && len(r) == 3 {
+		value, okValue := r[0].(string)
+		left, okLeft := r[1].(int64)
+		rank, okRank := r[2].(int64)
+		if okValue && okLeft && okRank {
+			held := &lock.HeldError{Name: name, Left: time.Duration(max(left, 0)) * time.Millisecond}
+			if parts := strings.SplitN(value, " ", 3); len(parts) == 3 { // else not ours to show
+				held.Owner = parts[2]
+			}
+			return held, rank, nil
+		}
+	}
+	return nil, 0, fmt.Errorf("%w: the server answered the script with %T", lock.ErrUnsupported, reply)
+}
+
+func (b *backend) Close() error {
+	b.sub.close()
+	if b.owned {
+		return b.client.Close()
+	}
+	return nil
+}
+
+// lease is one acquisition at the store: held, queued, or unknown.
+type lease struct {
+	b         *backend
+	keys      keys
+	id, owner string
+	waits     bool // it may have a waiter's entry
+	unsure    bool // Acquire had no answer
+
+	ttlMS, offerMS int64 // of Acquire, as sent
+
+	mu    sync.Mutex
+	ttl   time.Duration // what the store was last asked for
+	dead  lock.Instant  // from when on nothing of it can be there
+	asked bool          // a Release was sent and its answer not seen
+}
+
+// Renew sets the time to live if the lock is still the lease's.
+func (l *lease) Renew(ctx context.Context, ttl time.Duration) error {
+	reply, err := l.b.run(ctx, &renewScript, l.renewal(ttl))
+	return renewed(reply, err)
+}
+
+// RenewAll renews in one flight to each server.
+func (b *backend) RenewAll(ctx context.Context, batch []lock.Renewal) {
+	calls := make([]call, len(batch))
+	for i, r := range batch {
+		calls[i] = r.Lease.(*lease).renewal(r.TTL) //nolint:forcetypeassert // this backend's, by contract
+	}
+	b.runAll(ctx, &renewScript, calls, func(i int, reply any, err error) { batch[i].Err = renewed(reply, err) })
+}
+
+// renewal makes the script's arguments, and notes what it may do.
+func (l *lease) renewal(ttl time.Duration) call {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	shorten := 0
+	if ttl < l.ttl {
+		shorten = 1
+	} else {
+		l.dead = lock.Now().Add(ttl + deadSlack)
+	}
+	l.ttl = ttl
+	return newCall(1, &l.keys.lock, &l.id, ttl.Milliseconds(), shorten)
+}
+
+func renewed(reply any, err error) error {
+	switch {
+	case err != nil:
+		return mapped(err)
+	case reply == int64(1):
+		return nil
+	}
+	return lock.ErrLost
+}
+
+// Release takes the lease off the lock or the queue, and passes on what it was
+// offered meanwhile. After an Acquire that had no answer it is repeated until a
+// late copy of that request could no longer live.
+func (l *lease) Release(ctx context.Context) error {
+	if l.waits {
+		l.b.sub.remove(l.id)
+	}
+	c := newCall(3, &l.keys.lock, &l.keys.queue, &l.keys.waiters, &l.id, &l.b.channels, &l.b.countOK)
+	reply, err := l.b.run(ctx, &releaseScript, c)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	over := l.dead.Reached(lock.Now())
+	switch {
+	case err != nil && over:
+		return lock.ErrLost
+	case err != nil:
+		l.asked = l.asked || !unsent(err)
+		return mapped(err)
+	case l.unsure && !over:
+		return fmt.Errorf("%w: freed, but a late copy of the request may still arrive", lock.ErrUnavailable)
+	case reply == int64(1) || l.asked:
+		return nil
+	}
+	return lock.ErrLost
+}
