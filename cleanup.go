@@ -25,6 +25,7 @@ type leftover struct {
 	orphan  bool     // nobody has ever held it
 	unknown bool     // an earlier request for it had no answer, so "not ours" may be our own doing
 	until   Instant  // MinHold's end, until which it is kept
+	alone   bool     // it is of a lost lock, and the store's clock ends it
 	kept    bool     // the store has confirmed that it is kept
 	now     *freeing // the attempt under way
 	gone    bool
@@ -71,8 +72,11 @@ func (e *engine) free(l *leftover) *freeing {
 	return f
 }
 
-// freeLater starts the first attempt at the given moment.
-func (e *engine) freeLater(l *leftover, at Instant) {
+// expire has the first attempt made when the entry should have ended by itself.
+func (l *leftover) expire(at Instant) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.alone = l.e.promise.Ends == EndsClock
 	l.schedule(at)
 }
 
@@ -153,11 +157,13 @@ func (l *leftover) hold(ctx context.Context, f *freeing, left time.Duration) {
 	close(f.done)
 }
 
-// letGo ends MinHold, for Close: what the store keeps by itself is left to it.
+// letGo ends MinHold, for Close. It reports whether the entry is to be left to
+// the store, which ends it by itself: at the end of MinHold, or of a lost lock,
+// under which work may still run.
 func (l *leftover) letGo() (alone bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.kept && l.e.promise.Ends == EndsClock {
+	if l.alone || l.kept && l.e.promise.Ends == EndsClock {
 		return true
 	}
 	l.until, l.kept = Instant{}, false

@@ -24,10 +24,7 @@ func (e *engine) Close() error {
 	}
 	close(e.closing)
 	began := time.Now()
-	handles, leftovers := e.sched.all()
-	for _, h := range handles {
-		h.closeDown()
-	}
+	_, leftovers, _ := e.sched.all()
 	for _, l := range leftovers {
 		if l.letGo() {
 			e.sched.remove(&l.sched)
@@ -61,21 +58,25 @@ func (e *engine) Close() error {
 	return nil
 }
 
-// drain waits until nothing is held, left over or under way, and returns how
-// many locks are not freed by the deadline.
+// drain closes down what is held, waits until nothing is held, left over or
+// under way, and returns how many locks are not freed by the deadline.
 func (e *engine) drain(deadline time.Time) int {
 	timeout := time.NewTimer(time.Until(deadline))
 	defer timeout.Stop()
 	pause := time.Millisecond
 	for {
+		handles, _, _ := e.sched.all()
+		for _, h := range handles {
+			h.closeDown()
+		}
 		over := false
 		select {
 		case <-e.calls.drained():
 		case <-timeout.C:
 			over = true
 		}
-		handles, leftovers := e.sched.all()
-		n := len(handles)
+		handles, leftovers, inHand := e.sched.all()
+		n := len(handles) + inHand
 		for _, l := range leftovers {
 			if l.lasts() {
 				n++

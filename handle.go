@@ -323,7 +323,8 @@ func (h *Handle) extend(ctx context.Context, ttl time.Duration) error {
 		defer cancel()
 		f.sent = Now()
 		err = h.lease.Renew(ctx, ttl+h.grace)
-		h.land(f, err)
+		f.land(err)
+		f.tell()
 	}, nil)
 	if werr := c.wait(ctx, nil, 0); werr != nil {
 		return werr
@@ -408,6 +409,8 @@ func (h *Handle) takenBefore(err error) error {
 	if h.state != lost {
 		h.state = lost
 		h.lost = lostError(h.name, CauseTaken, err)
+		ev := Event{Kind: EventLost, Name: h.name, Owner: h.owner, Token: h.token, Err: h.lost}
+		h.e.calls.do(func() { h.e.emit(h.ctx, ev) }, nil)
 	}
 	return h.lost
 }
@@ -428,38 +431,43 @@ func (h *Handle) lostByStore(cause LossCause, err error) { h.lose(cause, err) }
 // lose makes a held lock a lost one, and returns why it is not held.
 func (h *Handle) lose(cause LossCause, err error) error {
 	h.mu.Lock()
-	if h.state != held && h.state != pending {
-		defer h.mu.Unlock()
-		if h.ended == nil {
-			return ErrReleased
-		}
+	defer h.mu.Unlock()
+	return h.loseLocked(cause, err)
+}
+
+func (h *Handle) loseLocked(cause LossCause, err error) error {
+	switch {
+	case h.state == pending:
+		h.state = lost
+		return ErrLost
+	case h.state != held && h.ended == nil:
+		return ErrReleased
+	case h.state != held:
 		return h.ended
 	}
-	was := h.state
 	h.state = lost
-	if was == pending {
-		h.mu.Unlock()
-		return ErrLost
-	}
 	h.lost = lostError(h.name, cause, err)
 	h.end(h.lost)
-	lostErr, entry := h.lost, h.entry
-	took := Now().Sub(h.began)
-	h.mu.Unlock()
 	h.e.sched.remove(&h.sched)
-
-	h.e.setup.log.Warn("lock lost", "backend", h.e.promise.Backend, "name", h.name, "owner", h.owner, "cause", cause.String(), "err", err)
-	ev := Event{Kind: EventLost, Name: h.name, Owner: h.owner, Token: h.token, Took: took, Err: lostErr}
-	h.e.emit(h.ctx, ev)
-	ev.Kind = EventHold
-	h.e.emit(h.ctx, ev)
+	took, lost := Now().Sub(h.began), h.lost
+	// On a goroutine of its own: the scheduler, and a backend's call of Lost, must
+	// not wait for an Observer.
+	h.e.calls.do(func() { h.tellLoss(cause, err, lost, took) }, nil)
 	switch {
 	case cause == CauseTaken || cause == CauseSessionEnded:
 		h.e.free(&h.left)
 	case h.bounded() && (cause == CauseExpired || h.e.promise.Ends == EndsClock):
-		h.e.freeLater(&h.left, entry) // not before it ends by itself: work may still run
+		h.left.expire(h.entry) // not before it ends by itself: work may still run
 	}
-	return lostErr
+	return lost
+}
+
+func (h *Handle) tellLoss(cause LossCause, err error, lost *LostError, took time.Duration) {
+	h.e.setup.log.Warn("lock lost", "backend", h.e.promise.Backend, "name", h.name, "owner", h.owner, "cause", cause.String(), "err", err)
+	ev := Event{Kind: EventLost, Name: h.name, Owner: h.owner, Token: h.token, Took: took, Err: lost}
+	h.e.emit(h.ctx, ev)
+	ev.Kind = EventHold
+	h.e.emit(h.ctx, ev)
 }
 
 // lostError makes what the store said a LostError; one that it made itself
@@ -481,6 +489,10 @@ type flight struct {
 	ttl   time.Duration
 	epoch int
 	sent  Instant
+
+	landed Instant
+	err    error
+	turned bool // renewal began to fail, or works again
 }
 
 // takeOff notes that a renewal with ttl is to be sent.
@@ -488,64 +500,77 @@ func (h *Handle) takeOff(ttl time.Duration) *flight {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.flights++
-	h.entry = Now().Add(ttl + h.grace)
+	h.mayLive(ttl)
 	return &flight{h: h, ttl: ttl, epoch: h.epoch}
 }
 
-// land takes in what the store answered to a renewal.
-func (h *Handle) land(f *flight, err error) {
-	now := Now()
+// mayLive notes that a renewal with ttl, sent from now on, may be carried out.
+// h.mu is held.
+func (h *Handle) mayLive(ttl time.Duration) {
+	if entry := Now().Add(ttl + h.grace + ttl/6); entry.Sub(h.entry) > 0 {
+		h.entry = entry
+	}
+}
+
+// land takes in what the store answered to a renewal. It tells nobody: tell
+// does.
+func (f *flight) land(err error) {
+	h := f.h
+	f.err, f.landed = err, Now()
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.flights--
 	if h.state != held {
-		h.mu.Unlock()
 		return
 	}
-	if cause, over := h.overdue(now); over {
-		h.mu.Unlock()
-		h.lose(cause, err) // trust that has run out never comes back
+	if cause, over := h.overdue(f.landed); over {
+		h.loseLocked(cause, err) // trust that has run out never comes back
 		return
 	}
-	news := ""
 	switch {
 	case err == nil:
-		if h.failing {
-			news = "lock: renewal works again"
-		}
+		f.turned = h.failing
 		h.failing = false
 		if trust := f.sent.Add(f.ttl - h.e.margin(f.ttl)); f.epoch == h.epoch && h.bounded() && trust.Sub(h.trust) > 0 {
 			h.trust = trust
 		}
-		h.entry = now.Add(f.ttl + h.grace)
 		if !h.noRenew {
 			h.renewAt = f.sent.Add(f.ttl / 3)
 		}
 	case errors.Is(err, ErrLost):
-		h.mu.Unlock()
-		h.tellRenewal(f, now, err)
-		h.lose(CauseTaken, err)
+		h.loseLocked(CauseTaken, err)
 		return
 	default:
-		if !h.failing {
-			news = "lock: a renewal failed, trying again until trust ends"
-		}
+		f.turned = !h.failing
 		h.failing = true
 		if !h.noRenew {
-			pause := min(h.ttl/12, time.Second)
-			h.renewAt = now.Add(pause/2 + jitter(pause))
+			h.renewAt = f.landed.Add(h.retryIn(f.landed))
 		}
 	}
 	h.e.sched.move(&h.sched, h.due())
-	h.mu.Unlock()
-	switch {
-	case news != "" && err != nil:
-		h.e.setup.log.Warn(news, "backend", h.e.promise.Backend, "name", h.name, "err", err)
-	case news != "":
-		h.e.setup.log.Info(news, "backend", h.e.promise.Backend, "name", h.name)
-	}
-	h.tellRenewal(f, now, err)
 }
 
-func (h *Handle) tellRenewal(f *flight, now Instant, err error) {
-	h.e.emit(h.ctx, Event{Kind: EventRenew, Name: h.name, Owner: h.owner, Token: h.token, Took: now.Sub(f.sent), Err: err})
+// retryIn is the pause after a renewal without an answer: shorter and shorter,
+// so that the store has many chances to answer before trust ends. h.mu is held.
+func (h *Handle) retryIn(now Instant) time.Duration {
+	pause := min(h.ttl/12, time.Second)
+	if h.bounded() {
+		pause = min(pause, -now.Sub(h.trust)/3)
+	}
+	return max(pause/2+jitter(pause/2), 10*time.Millisecond)
+}
+
+// tell logs the first failure of a row and its end, and tells the Observer.
+func (f *flight) tell() {
+	e := f.h.e
+	switch {
+	case f.turned && f.err != nil:
+		e.setup.log.Warn("lock: a renewal failed, trying again until trust ends", "backend", e.promise.Backend, "name", f.h.name, "err", f.err)
+	case f.turned:
+		e.setup.log.Info("lock: renewal works again", "backend", e.promise.Backend, "name", f.h.name)
+	}
+	e.emit(f.h.ctx, Event{
+		Kind: EventRenew, Name: f.h.name, Owner: f.h.owner, Token: f.h.token,
+		Took: f.landed.Sub(f.sent), Err: f.err,
+	})
 }

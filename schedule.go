@@ -21,6 +21,7 @@ type scheduler struct {
 	sleeping time.Duration // until when run sleeps
 	tick     time.Duration // the longest that run may sleep
 	paced    time.Duration // until when the renewals of a large round are spread out
+	inHand   int           // items that run has taken and not yet put back
 	running  bool
 	stopped  bool
 }
@@ -115,8 +116,9 @@ func (s *scheduler) stop() {
 	}
 }
 
-// all returns the held locks and the leftovers of the moment.
-func (s *scheduler) all() (hs []*Handle, ls []*leftover) {
+// all returns the held locks and the leftovers of the moment, but for those that
+// run has in hand.
+func (s *scheduler) all() (hs []*Handle, ls []*leftover, inHand int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, it := range s.items {
@@ -126,7 +128,7 @@ func (s *scheduler) all() (hs []*Handle, ls []*leftover) {
 			ls = append(ls, it.l)
 		}
 	}
-	return hs, ls
+	return hs, ls, s.inHand
 }
 
 func (s *scheduler) run() {
@@ -179,6 +181,7 @@ func (s *scheduler) take(now, last Instant) (hs []*Handle, ls []*leftover) {
 			until = at + s.tick*10/24
 		}
 	}
+	s.inHand = len(hs) + len(ls)
 	return hs, ls
 }
 
@@ -186,6 +189,7 @@ func (s *scheduler) take(now, last Instant) (hs []*Handle, ls []*leftover) {
 func (s *scheduler) rest() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.inHand = 0
 	if len(s.items) == 0 {
 		s.tick = time.Second
 		s.sleeping = forever
@@ -214,8 +218,8 @@ func (s *scheduler) look(hs []*Handle, now Instant) []*flight {
 			continue
 		}
 		if cause, over := h.overdue(now); over {
+			_ = h.loseLocked(cause, nil)
 			h.mu.Unlock()
-			h.lose(cause, nil)
 			continue
 		}
 		soon := now.Add(h.ttl / 24)
@@ -230,7 +234,7 @@ func (s *scheduler) look(hs []*Handle, now Instant) []*flight {
 				h.renewAt = now.Add(max(h.ttl/6, 10*time.Millisecond))
 				if h.flights < flightMost {
 					h.flights++
-					h.entry = now.Add(h.ttl + h.grace + h.ttl/6)
+					h.mayLive(h.ttl)
 					flights = append(flights, &flight{h: h, ttl: h.ttl, epoch: h.epoch})
 				}
 			}
@@ -258,7 +262,8 @@ func (s *scheduler) send(fs []*flight, now Instant) {
 				ctx, cancel := f.context(now)
 				defer cancel()
 				f.sent = Now()
-				f.h.land(f, f.h.lease.Renew(ctx, f.ttl+f.h.grace))
+				f.land(f.h.lease.Renew(ctx, f.ttl+f.h.grace))
+				f.tell()
 			}, nil)
 		}
 		return
@@ -278,7 +283,10 @@ func (s *scheduler) send(fs []*flight, now Instant) {
 		s.e.batch.RenewAll(ctx, batch)
 		for i, f := range fs {
 			f.sent = sent
-			f.h.land(f, batch[i].Err)
+			f.land(batch[i].Err)
+		}
+		for _, f := range fs { // an Observer must not keep others from landing
+			f.tell()
 		}
 	}, nil)
 }

@@ -46,7 +46,7 @@ func TestOutageShorterThanTTL(t *testing.T) {
 		f := newFake()
 		began := time.Now()
 		f.renew = func(context.Context, time.Duration) error {
-			if since := time.Since(began); since > 3*time.Second && since < 9*time.Second {
+			if since := time.Since(began); since > 3*time.Second && since < 9800*time.Millisecond {
 				return errAway
 			}
 			return nil
