@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,9 +23,11 @@ const (
 	// speak of counts as dead: the server starts the TTL when the request
 	// arrives, and its clock may be slower.
 	deadSlack = 100 * time.Millisecond
-)
 
-var noChannel = ""
+	// leaveQueue stands for a channel where there is none to name, but an
+	// earlier attempt may have queued.
+	leaveQueue = "-"
+)
 
 // backend is package redis's lock.Backend.
 type backend struct {
@@ -41,8 +41,8 @@ type backend struct {
 	countOK  string // "1": PUBLISH counts all who listen
 
 	evicts      atomic.Pointer[error] // what the last look at a server of the caller's found
-	replicas    int           // how many must confirm a lock
-	replicaWait time.Duration // and within what time
+	replicas    int                   // how many must confirm a lock
+	replicaWait time.Duration         // and within what time
 }
 
 var (
@@ -71,38 +71,39 @@ func (b *backend) Acquire(ctx context.Context, req lock.Request) (lock.Grant, er
 	if evicts := b.evicts.Load(); evicts != nil && *evicts != nil {
 		return lock.Grant{}, *evicts
 	}
-	queue := req.Wait && b.sub.add(req.ID, req.Wake)
-	g, err := b.try(ctx, &req, queue)
+	channel := ""
+	if req.Wait {
+		channel = b.sub.join(req.ID, req.Wake)
+	}
+	g, err := b.try(ctx, &req, channel)
 	var held *lock.HeldError
-	if req.Wait && !queue && errors.As(err, &held) {
-		queue = b.sub.start(ctx) && b.sub.add(req.ID, req.Wake)
-		if queue {
-			g, err = b.try(ctx, &req, true)
+	isHeld := errors.As(err, &held)
+	if isHeld && req.Wait && g.Lease == nil {
+		if b.sub.start(ctx) {
+			channel = b.sub.join(req.ID, req.Wake)
+			g, err = b.try(ctx, &req, channel)
+			isHeld = errors.Is(err, lock.ErrHeld)
 		} else {
 			g.Retry = lookOften(held.Left)
 		}
 	}
-	if queue && (err == nil || g.Lease == nil) {
-		b.sub.remove(req.ID)
+	if channel != "" && !isHeld && (err == nil || g.Lease == nil) {
+		b.sub.leave(req.ID)
 	}
 	return g, err
 }
 
-// try sends the script, and queues the request if the lock is another's.
-func (b *backend) try(ctx context.Context, req *lock.Request, queue bool) (lock.Grant, error) {
-	l := &lease{b: b, keys: b.keysOf(req.Name), id: req.ID, owner: req.Owner, ttl: req.TTL, waits: queue}
+// try sends the script. Channel is [subscription.join]'s answer.
+func (b *backend) try(ctx context.Context, req *lock.Request, channel string) (lock.Grant, error) {
+	l := &lease{b: b, keys: b.keysOf(req.Name), id: req.ID, owner: req.Owner, channel: channel, ttl: req.TTL}
 	l.ttlMS, l.offerMS = req.TTL.Milliseconds(), min(offerTTL, req.TTL).Milliseconds()
-	channel := &noChannel
-	if queue {
-		channel = &b.sub.name
-	}
 	c := make(call, 2, 13)
 	c = append(c, 3, &l.keys.lock, &l.keys.queue, &l.keys.waiters)
 	if b.counters != nil {
 		c[2] = 4
 		c = append(c, b.counters.key(l.keys.lock))
 	}
-	c = append(c, &l.id, &l.owner, &l.ttlMS, channel, &l.offerMS, queueSlack.Milliseconds())
+	c = append(c, &l.id, &l.owner, &l.ttlMS, &l.channel, &l.offerMS, queueSlack.Milliseconds())
 
 	sent := lock.Now()
 	l.dead = sent.Add(req.TTL + deadSlack)
@@ -121,46 +122,11 @@ func (b *backend) try(ctx context.Context, req *lock.Request, queue bool) (lock.
 	if err != nil {
 		return lock.Grant{Lease: l}, err
 	}
-	if !queue {
+	if !l.queues() {
 		return lock.Grant{}, held
 	}
 	l.dead = sent.Add(held.Left + offerTTL + queueSlack + deadSlack)
 	return lock.Grant{Lease: l, Retry: lookAgain(held.Left, rank)}, held
-}
-
-// lookAgain is when a waiter looks for itself, if nobody tells it: when the
-// holder's time has run out, one after the other.
-func lookAgain(left time.Duration, rank int64) time.Duration {
-	if left <= 0 { // the entry has no end: not ours, or set by hand
-		return time.Second
-	}
-	return left + time.Millisecond + min(time.Duration(rank)*5*time.Millisecond, offerTTL) + rand.N(3*time.Millisecond)
-}
-
-// lookOften is for a waiter whom nobody can tell.
-func lookOften(left time.Duration) time.Duration {
-	often := 100*time.Millisecond + rand.N(100*time.Millisecond)
-	if left <= 0 {
-		return often
-	}
-	return min(often, left+time.Millisecond)
-}
-
-// heldBy reads the reply {value, time left in ms, place in the queue}.
-func heldBy(name string, reply any) (*lock.HeldError, int64, error) {
-	if r, ok := reply.([]any); ok && len(r) == 3 {
-		value, okValue := r[0].(string)
-		left, okLeft := r[1].(int64)
-		rank, okRank := r[2].(int64)
-		if okValue && okLeft && okRank {
-			held := &lock.HeldError{Name: name, Left: time.Duration(max(left, 0)) * time.Millisecond}
-			if parts := strings.SplitN(value, " ", 3); len(parts) == 3 { // else not ours to show
-				held.Owner = parts[2]
-			}
-			return held, rank, nil
-		}
-	}
-	return nil, 0, fmt.Errorf("%w: the server answered the script with %T", lock.ErrUnsupported, reply)
 }
 
 func (b *backend) Close() error {
@@ -176,16 +142,19 @@ type lease struct {
 	b         *backend
 	keys      keys
 	id, owner string
-	waits     bool // it may have a waiter's entry
 	unsure    bool // Acquire had no answer
 
-	ttlMS, offerMS int64 // of Acquire, as sent
+	channel        string // this and the next two as Acquire sent them
+	ttlMS, offerMS int64
 
 	mu    sync.Mutex
 	ttl   time.Duration // what the store was last asked for
 	dead  lock.Instant  // from when on nothing of it can be there
 	asked bool          // a Release was sent and its answer not seen
 }
+
+// queues reports whether Acquire asked for a place in the queue.
+func (l *lease) queues() bool { return l.channel != "" && l.channel != leaveQueue }
 
 // Renew sets the time to live if the lock is still the lease's.
 func (l *lease) Renew(ctx context.Context, ttl time.Duration) error {
@@ -230,8 +199,8 @@ func renewed(reply any, err error) error {
 // offered meanwhile. After an Acquire that had no answer it is repeated until a
 // late copy of that request could no longer live.
 func (l *lease) Release(ctx context.Context) error {
-	if l.waits {
-		l.b.sub.remove(l.id)
+	if l.channel != "" {
+		l.b.sub.leave(l.id)
 	}
 	c := newCall(3, &l.keys.lock, &l.keys.queue, &l.keys.waiters, &l.id, &l.b.channels, &l.b.countOK)
 	reply, err := l.b.run(ctx, &releaseScript, c)

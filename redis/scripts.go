@@ -27,21 +27,26 @@ func newScript(source string, promises func(answer any) bool) script {
 // in the queue}, and puts the caller in the queue if it named a channel.
 //
 // KEYS lock, queue, waiters [, counter]
-// ARGV id, owner, ttl, channel ("" does not queue), offer, slack; times in ms
+// ARGV id, owner, ttl, channel, offer, slack; times in ms. Channel is empty if
+// the caller does not queue, and "-" if it is to leave the queue.
 //
 // It answers the token, or 0 if there is no counter.
 var acquireScript = newScript(`
 local id = ARGV[1]
-local held = redis.call('GET', KEYS[1])
-local mine = held and string.sub(held, 1, #id + 1) == id .. ' '
+local head = id .. ' '
+local free = not KEYS[4] and redis.call('SET', KEYS[1], head .. '0 ' .. ARGV[2], 'NX', 'PX', ARGV[3])
+if free and ARGV[4] == '' then
+  return 0 -- by far the most frequent end
+end
 
-if held and not mine then
+local held = not free and redis.call('GET', KEYS[1])
+if held and string.sub(held, 1, #head) ~= head then
   local left = redis.call('PTTL', KEYS[1])
-  if ARGV[4] == '' then
+  if ARGV[4] == '' or ARGV[4] == '-' then
     return {held, left, 0}
   end
   local t = redis.call('TIME')
-  local life = (left > 0 and left or 0) + ARGV[5] + ARGV[6]
+  local life = math.max(left, 0) + ARGV[5] + ARGV[6]
   redis.call('ZADD', KEYS[2], 'NX', t[1] .. string.format('%06d', t[2]), id)
   redis.call('HSET', KEYS[3], id, string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000) + life)
     .. ' ' .. ARGV[5] .. ' ' .. ARGV[4] .. ' ' .. ARGV[2])
@@ -54,7 +59,7 @@ end
 
 local token = 0
 if KEYS[4] then
-  token = mine and tonumber(string.match(held, '^%S+ (%d+)')) or 0
+  token = held and tonumber(string.match(held, '^%S+ (%d+)')) or 0
   if token == 0 then
     -- The time carries on where a counter was lost with its server's memory.
     local t = redis.call('TIME')
@@ -62,7 +67,9 @@ if KEYS[4] then
     redis.call('SET', KEYS[4], string.format('%.0f', token))
   end
 end
-redis.call('SET', KEYS[1], id .. ' ' .. string.format('%.0f', token) .. ' ' .. ARGV[2], 'PX', ARGV[3])
+if not free then
+  redis.call('SET', KEYS[1], head .. string.format('%.0f', token) .. ' ' .. ARGV[2], 'PX', ARGV[3])
+end
 if redis.call('ZREM', KEYS[2], id) == 1 then
   redis.call('HDEL', KEYS[3], id)
 end
@@ -90,8 +97,8 @@ redis.call('PEXPIRE', KEYS[1], ttl)
 return 1
 `, func(answer any) bool { return answer == int64(1) })
 
-// releaseScript takes the caller out of the queue, and if the lock is the
-// caller's, offers it to the next waiter, or frees it.
+// releaseScript offers the lock to the next waiter, or frees it; if the lock is
+// not the caller's, it takes the caller out of the queue.
 //
 // An offer is the lock's key with the waiter's id and a short time to live: the
 // waiter is told, and takes it with its own acquireScript. The waiter behind is
@@ -105,18 +112,24 @@ return 1
 // It answers 1, or 0 if the lock was not the caller's.
 var releaseScript = newScript(`
 local id = ARGV[1]
-if redis.call('ZREM', KEYS[2], id) == 1 then
-  redis.call('HDEL', KEYS[3], id)
-end
 local held = redis.call('GET', KEYS[1])
 if not held or string.sub(held, 1, #id + 1) ~= id .. ' ' then
+  if redis.call('ZREM', KEYS[2], id) == 1 then
+    redis.call('HDEL', KEYS[3], id)
+  end
   return 0
 end
+local first = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+if not first then
+  redis.call('DEL', KEYS[1])
+  return 1
+end
 
-local now
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local function tell(waiter, delay)
   local entry = redis.call('HGET', KEYS[3], waiter)
-  if not entry then
+  if not entry or waiter == id then
     return false
   end
   local deadline, offer, channel, owner = string.match(entry, '^(%d+) (%d+) (%S+) (.*)$')
@@ -130,11 +143,6 @@ local function tell(waiter, delay)
   return (heard > 0 or ARGV[3] ~= '1') and offer, owner
 end
 
-local first = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
-if first then
-  local t = redis.call('TIME')
-  now = t[1] * 1000 + math.floor(t[2] / 1000)
-end
 while first do
   local offer, owner = tell(first)
   if offer == nil then

@@ -56,23 +56,27 @@ func newSubscription(client goredis.UniversalClient, channels string) *subscript
 	}
 }
 
-// add notes a waiter. It reports false, and does nothing, if the subscription
-// does not stand.
-func (s *subscription) add(id string, wake func(time.Duration)) bool {
+// join notes a waiter and returns the name by which it can be told. If the
+// subscription does not stand, it returns leaveQueue for a waiter that joined
+// before, or "".
+func (s *subscription) join(id string, wake func(time.Duration)) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.up {
-		return false
+		if s.waiters[id] != nil {
+			return leaveQueue
+		}
+		return ""
 	}
 	s.waiters[id] = wake
 	if !s.armed {
 		s.armed, s.silent = true, 0
 		s.health.Reset(pingEvery)
 	}
-	return true
+	return s.name
 }
 
-func (s *subscription) remove(id string) {
+func (s *subscription) leave(id string) {
 	s.mu.Lock()
 	delete(s.waiters, id)
 	s.mu.Unlock()

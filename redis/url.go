@@ -171,4 +171,3 @@ func (a *address) dial(ctx context.Context, network, addr string) (net.Conn, err
 	}
 	return (&tls.Dialer{NetDialer: dialer, Config: a.tls}).DialContext(ctx, network, addr)
 }
-
