@@ -37,6 +37,19 @@ type LockerConfig struct {
 	Fencing Fencing `json:"fencing,omitempty" yaml:"fencing,omitempty"`
 }
 
+// Format prints the entry with the URL as xxxxx. Without it, the verbs that do
+// not fit a pointer would print what one in a struct points to, bare.
+func (lc LockerConfig) Format(f fmt.State, verb rune) {
+	type bare LockerConfig
+	fmt.Fprintf(f, fmt.FormatString(f, verb), bare(lc)) //nolint:errcheck // fmt keeps the error
+}
+
+// Format prints the Config with its URLs as xxxxx; see LockerConfig.Format.
+func (c Config) Format(f fmt.State, verb rune) {
+	type bare Config
+	fmt.Fprintf(f, fmt.FormatString(f, verb), bare(c)) //nolint:errcheck // fmt keeps the error
+}
+
 // Purpose says what a second holder would do.
 type Purpose string
 

@@ -82,8 +82,8 @@ func prepareLocker(ctx context.Context, url string, opts []SetupOption) (*openin
 		return nil, err
 	}
 	opts = slices.Concat(u.lockerOptions(), opts)
-	if u.hidden.mistake != nil {
-		return nil, u.hidden.mistake
+	if u.inner().mistake != nil {
+		return nil, u.inner().mistake
 	}
 	return &opening{u, open, opts}, checkOptions(opts)
 }

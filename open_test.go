@@ -85,7 +85,7 @@ func TestOpen(t *testing.T) {
 func TestOpenCallersOptionsWin(t *testing.T) {
 	f := newFake()
 	scheme := registerTest(t, func(_ context.Context, u *URL) (Backend, error) { return f, u.Check() })
-	l, err := Open(t.Context(), scheme+"://h?ttl=7s&max_hold=1h&min_hold=5s", TTL(9*time.Second), MaxHold(2*time.Hour))
+	l, err := Open(t.Context(), scheme+"://h?ttl=7s&max_hold=1h&min_hold=5ms", TTL(9*time.Second), MaxHold(2*time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestOpenCallersOptionsWin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.TTL() != 9*time.Second || h.maxHold != 2*time.Hour || h.minHold != 5*time.Second {
+	if h.TTL() != 9*time.Second || h.maxHold != 2*time.Hour || h.minHold != 5*time.Millisecond {
 		t.Errorf("TTL %v, MaxHold %v, MinHold %v", h.TTL(), h.maxHold, h.minHold)
 	}
 }

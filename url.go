@@ -21,9 +21,9 @@ type URL struct {
 	Hosts  []string // as written: "h1", "h2:6380", "[::1]:6379"; nil if the URL names none
 	Path   string   // decoded, without the slash that follows the hosts
 
-	// A pointer, since fmt follows none inside of a value: a URL in somebody's
-	// unexported field, where fmt calls no method, prints no secret either.
-	hidden *hiddenPart
+	// A function, since fmt cannot look inside: a URL in somebody's unexported
+	// field, where fmt calls no method, prints no secret either. Nil for none.
+	hidden func() *hiddenPart
 }
 
 // hiddenPart is what a URL does not show.
@@ -33,6 +33,15 @@ type hiddenPart struct {
 	params      []param
 	known       []string // names that were asked for, present or not
 	mistake     error
+}
+
+// inner returns the hidden part, and makes it for a URL that was made by hand.
+func (u *URL) inner() *hiddenPart {
+	if u.hidden == nil {
+		h := new(hiddenPart)
+		u.hidden = func() *hiddenPart { return h }
+	}
+	return u.hidden()
 }
 
 // ParseURL takes apart
@@ -90,7 +99,7 @@ func parseURL(s string) (*URL, error) {
 		return nil, errors.New("more than one '@': " + notEncoded + "%40")
 	}
 
-	u := &URL{Scheme: scheme, hidden: new(hiddenPart)}
+	u := &URL{Scheme: scheme}
 	hosts := authority
 	if userinfo, after, ok := strings.Cut(authority, "@"); ok {
 		if after == "" {
@@ -142,8 +151,8 @@ func (u *URL) parseUserinfo(s string) error {
 	user, password, hasPassword := strings.Cut(s, ":")
 	var okUser, okPassword bool
 	u.User, okUser = percentDecode(user)
-	u.hidden.password, okPassword = percentDecode(password)
-	u.hidden.hasPassword = hasPassword
+	u.inner().password, okPassword = percentDecode(password)
+	u.inner().hasPassword = hasPassword
 	if !okUser || !okPassword {
 		return errors.New("the user name or the password has a broken percent-encoding: a '%' itself is written %25")
 	}
@@ -250,10 +259,7 @@ func percentEncode(s, plain string) string {
 // Password returns the decoded password, and whether the URL has one, be it
 // empty.
 func (u *URL) Password() (string, bool) {
-	if u.hidden == nil {
-		return "", false
-	}
-	return u.hidden.password, u.hidden.hasPassword
+	return u.inner().password, u.inner().hasPassword
 }
 
 // Addrs returns the hosts as host:port, ready for net.Dial, with defaultPort for

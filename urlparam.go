@@ -36,12 +36,12 @@ func (u *URL) parseParams(query string) error {
 		}
 		p := param{name: name, secret: namedLikeSecret(name)}
 		if p.value, ok = percentDecode(value); !ok {
-			return fmt.Errorf("%s: its value has a broken percent-encoding: a '%%' itself is written %%25", u.describe(len(u.hidden.params), name))
+			return fmt.Errorf("%s: its value has a broken percent-encoding: a '%%' itself is written %%25", u.describe(len(u.inner().params), name))
 		}
 		if u.find(name) != nil {
-			return fmt.Errorf("%s is given twice", u.describe(len(u.hidden.params), name))
+			return fmt.Errorf("%s is given twice", u.describe(len(u.inner().params), name))
 		}
-		u.hidden.params = append(u.hidden.params, p)
+		u.inner().params = append(u.inner().params, p)
 	}
 	return nil
 }
@@ -72,11 +72,8 @@ func namedLikeSecret(name string) bool {
 
 // find returns the parameter of that name, or nil.
 func (u *URL) find(name string) *param {
-	if u.hidden == nil {
-		return nil
-	}
-	for i := range u.hidden.params {
-		if p := &u.hidden.params[i]; p.name == name {
+	for i := range u.inner().params {
+		if p := &u.inner().params[i]; p.name == name {
 			return p
 		}
 	}
@@ -87,7 +84,7 @@ func (u *URL) find(name string) *param {
 // secret value, whose '&' was not encoded.
 func (u *URL) afterSecret(i int) bool {
 	for i--; i >= 0; i-- {
-		if p := u.hidden.params[i]; p.secret {
+		if p := u.inner().params[i]; p.secret {
 			return true
 		} else if p.read {
 			return false
@@ -106,11 +103,8 @@ func (u *URL) describe(i int, name string) string {
 
 // take returns the parameter, or nil, and marks it as known and read.
 func (u *URL) take(name string) *param {
-	if u.hidden == nil {
-		u.hidden = new(hiddenPart) // made by hand, not by ParseURL
-	}
-	if !slices.Contains(u.hidden.known, name) {
-		u.hidden.known = append(u.hidden.known, name)
+	if !slices.Contains(u.inner().known, name) {
+		u.inner().known = append(u.inner().known, name)
 	}
 	p := u.find(name)
 	if p != nil {
@@ -204,11 +198,8 @@ func (u *URL) Choice(name, def string, allowed ...string) string {
 // several the first counts. The text must not repeat a secret, nor a part of the
 // URL that may be one.
 func (u *URL) Mistake(format string, args ...any) {
-	if u.hidden == nil {
-		u.hidden = new(hiddenPart)
-	}
-	if u.hidden.mistake == nil {
-		u.hidden.mistake = fmt.Errorf("%w: URL: %w", ErrInvalid, fmt.Errorf(format, args...))
+	if u.inner().mistake == nil {
+		u.inner().mistake = fmt.Errorf("%w: URL: %w", ErrInvalid, fmt.Errorf(format, args...))
 	}
 }
 
@@ -216,13 +207,10 @@ func (u *URL) Mistake(format string, args ...any) {
 // nobody has asked for, and those that were asked for. An Opener calls it after
 // it has read the last parameter and before it dials. The error is [ErrInvalid].
 func (u *URL) Check() error {
-	if u.hidden == nil {
-		return nil
+	if u.inner().mistake != nil {
+		return u.inner().mistake
 	}
-	if u.hidden.mistake != nil {
-		return u.hidden.mistake
-	}
-	for i, p := range u.hidden.params {
+	for i, p := range u.inner().params {
 		if !p.read {
 			return fmt.Errorf("%w: URL: %s is unknown (%s)", ErrInvalid, u.describe(i, p.name), u.suggest(p.name))
 		}
@@ -232,10 +220,10 @@ func (u *URL) Check() error {
 
 // suggest says what an unknown parameter may have been meant to be.
 func (u *URL) suggest(name string) string {
-	if len(u.hidden.known) == 0 {
+	if len(u.inner().known) == 0 {
 		return "this URL takes no parameters"
 	}
-	have := "have " + strings.Join(slices.Sorted(slices.Values(u.hidden.known)), ", ")
+	have := "have " + strings.Join(slices.Sorted(slices.Values(u.inner().known)), ", ")
 	if meant := u.nearest(name); meant != "" {
 		return "did you mean " + strconv.Quote(meant) + "? " + have
 	}
@@ -245,7 +233,7 @@ func (u *URL) suggest(name string) string {
 // nearest returns the known parameter that a mistyped name is like, or "".
 func (u *URL) nearest(name string) string {
 	best, least := "", 3
-	for _, k := range u.hidden.known {
+	for _, k := range u.inner().known {
 		if d := editDistance(strings.ToLower(name), strings.ToLower(k)); d < least && d < len(k)-1 {
 			best, least = k, d
 		}
@@ -279,11 +267,8 @@ func editDistance(a, b string) int {
 
 // writeParams writes the parameters for String.
 func (u *URL) writeParams(b *strings.Builder) {
-	if u.hidden == nil {
-		return
-	}
 	sep := "?"
-	for i, p := range u.hidden.params {
+	for i, p := range u.inner().params {
 		name, value := p.name, redacted
 		if !p.read && u.afterSecret(i) {
 			name = redacted
