@@ -1,0 +1,144 @@
+package testserver
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+)
+
+// errStopped is the answer of a server that does not run.
+var errStopped = errors.New("the server does not run")
+
+// child is a server as a child process, in a process group of its own.
+type child struct {
+	path    string
+	args    []string
+	env     []string // added to the test's own
+	dir     string
+	logFile string
+
+	mu   sync.Mutex
+	cmd  *exec.Cmd     // nil: does not run
+	done chan struct{} // closed when cmd was waited for
+}
+
+// start runs the program. It returns once the process exists.
+func (c *child) start() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cmd != nil {
+		return errors.New("the server runs already")
+	}
+	log, err := os.Create(c.logFile)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+
+	cmd := exec.Command(c.path, c.args...)
+	cmd.Dir = c.dir
+	cmd.Env = append(os.Environ(), c.env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = ownGroup()
+
+	done := make(chan struct{})
+	started := make(chan error, 1)
+	go func() {
+		// The parent-death signal is sent when the thread that forked ends, not
+		// the process: that thread is kept until the child is gone.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := cmd.Start(); err != nil {
+			started <- err
+			return
+		}
+		started <- nil
+		cmd.Wait() // how it ended stands in the log
+		close(done)
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	c.cmd, c.done = cmd, done
+	return nil
+}
+
+// ended is closed when the process that start made is gone.
+func (c *child) ended() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.done
+}
+
+// signal sends one to the process group if the process still runs.
+func (c *child) signal(send func(pid int) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cmd == nil {
+		return errStopped
+	}
+	select {
+	case <-c.done:
+		return fmt.Errorf("%w: it ended by itself: %s", errStopped, c.tail())
+	default:
+		return send(c.cmd.Process.Pid)
+	}
+}
+
+func (c *child) pause() error  { return c.signal(pauseGroup) }
+func (c *child) resume() error { return c.signal(resumeGroup) }
+
+// kill ends the process as a crash does, and waits until it is gone.
+func (c *child) kill() error {
+	if err := c.signal(killGroup); err != nil {
+		return err
+	}
+	return c.reap(10 * time.Second)
+}
+
+// stop asks the process to end, and kills it if it has not after 3 s. A process
+// that does not run is no error.
+func (c *child) stop() error {
+	c.mu.Lock()
+	runs := c.cmd != nil
+	c.mu.Unlock()
+	if !runs {
+		return nil
+	}
+	if c.signal(stopGroup) == nil {
+		select {
+		case <-c.ended():
+		case <-time.After(3 * time.Second):
+			c.signal(killGroup)
+		}
+	}
+	return c.reap(10 * time.Second)
+}
+
+// reap waits for the end of a process that was told to end.
+func (c *child) reap(atMost time.Duration) error {
+	select {
+	case <-c.ended():
+	case <-time.After(atMost):
+		return fmt.Errorf("%s was told to end and is still there after %v", c.path, atMost)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cmd = nil
+	return nil
+}
+
+// tail is the end of what the process printed, for an error.
+func (c *child) tail() string {
+	text, err := os.ReadFile(c.logFile)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-5):], " | ")
+}
