@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -274,5 +273,3 @@ func wake(t *testing.T, woken <-chan time.Duration) time.Duration {
 		return 0
 	}
 }
-
-var _ = context.Background

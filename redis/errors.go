@@ -25,6 +25,7 @@ var advice = []struct {
 	kind        error
 }{
 	{"NOAUTH", "the server wants a password: redis://user:password@host", nil},
+	{"ERR Protocol error: unauthenticated", "the server wants a password: redis://user:password@host", nil},
 	{"WRONGPASS", "wrong user or password", nil},
 	{"NOPERM", "the user's rights do not suffice: see package redis, “Rights”", nil},
 	{"ERR The user executing the script can't", "the user's rights do not suffice: see package redis, “Rights”", nil},
@@ -106,7 +107,7 @@ func turnedAway(err error) bool {
 	if !errors.As(err, &reply) {
 		return false
 	}
-	for _, p := range append([]string{"NOAUTH", "WRONGPASS"}, passing...) {
+	for _, p := range append([]string{"NOAUTH", "WRONGPASS", "ERR Protocol error: unauthenticated"}, passing...) {
 		if hasCode(reply.Error(), p) {
 			return true
 		}

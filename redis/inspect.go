@@ -66,8 +66,19 @@ func checkEviction(info string) error {
 	if policy == "" || policy == "noeviction" {
 		return nil
 	}
-	return fmt.Errorf("%w: the server's maxmemory-policy is %s, which may evict a lock and let a second holder in: set noeviction, or accept it with AllowEviction (?eviction=allow)", lock.ErrUnsupported, policy)
+	return &evictionError{policy}
 }
+
+// evictionError is lock.ErrUnsupported. It does not wrap it: go-redis returns
+// what an error of OnConnect wraps in its place.
+type evictionError struct{ policy string }
+
+func (e *evictionError) Error() string {
+	return lock.ErrUnsupported.Error() + ": the server's maxmemory-policy is " + e.policy +
+		", which may evict a lock and let a second holder in: set noeviction, or accept it with AllowEviction (?eviction=allow)"
+}
+
+func (e *evictionError) Is(target error) bool { return target == lock.ErrUnsupported }
 
 func infoField(info, field string) string {
 	for line := range strings.Lines(info) {
@@ -111,11 +122,17 @@ func (b *backend) checkRights(ctx context.Context, o Options) error {
 	if o.Counter {
 		counter = "1"
 	}
-	reply, err := b.run(ctx, &rightsScript, newCall(3, &k.lock, &k.queue, &k.waiters, counter))
+	c := newCall(3, &k.lock, &k.queue, &k.waiters, counter)
+	cmd := c.command(ctx, "eval", rightsScript.source)
+	err := b.client.Process(ctx, cmd)
+	if err == nil {
+		cmd = c.command(ctx, "evalsha", rightsScript.sha)
+		err = b.client.Process(ctx, cmd)
+	}
 	if err != nil {
 		return mapped(err)
 	}
-	if missing, ok := reply.(string); ok && missing != "" {
+	if missing, err := cmd.Text(); err == nil && missing != "" {
 		return fmt.Errorf("the server refuses %s: see package redis, “Rights”", missing)
 	}
 	return nil

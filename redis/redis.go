@@ -75,30 +75,30 @@ func New(ctx context.Context, client goredis.UniversalClient, o Options, opts ..
 func NewBackend(ctx context.Context, client goredis.UniversalClient, o Options) (lock.Backend, error) {
 	b, err := newBackend(ctx, client, o, false)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("redis: %w", err)
 	}
 	return b, nil
 }
 
 func newBackend(ctx context.Context, client goredis.UniversalClient, o Options, owned bool) (*backend, error) {
 	if ctx == nil {
-		return nil, fmt.Errorf("redis: %w: a nil context", lock.ErrInvalid)
+		return nil, fmt.Errorf("%w: a nil context", lock.ErrInvalid)
 	}
 	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, fmt.Errorf("redis: %w: a nil client", lock.ErrInvalid)
+		return nil, fmt.Errorf("%w: a nil client", lock.ErrInvalid)
 	}
 	if _, ok := client.(*goredis.Ring); ok {
-		return nil, fmt.Errorf("redis: %w: a Ring moves keys between independent servers, so two could hold one lock: use a Client or a ClusterClient", lock.ErrInvalid)
+		return nil, fmt.Errorf("%w: a Ring moves keys between independent servers, so two could hold one lock: use a Client or a ClusterClient", lock.ErrInvalid)
 	}
 	if err := o.check(); err != nil {
-		return nil, fmt.Errorf("redis: %w", err)
+		return nil, err
 	}
 	b := &backend{
 		client: client, owned: owned, prefix: o.Prefix, channels: o.Prefix + "wake:", countOK: "1",
 		replicas: o.Replicas, replicaWait: o.ReplicaTimeout,
 	}
 	if err := b.inspect(ctx, o); err != nil {
-		return nil, fmt.Errorf("redis: %w", err)
+		return nil, err
 	}
 	if b.cluster {
 		b.countOK = "0"

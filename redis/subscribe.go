@@ -16,8 +16,7 @@ const (
 	// subscribeWait is how long a waiter waits for the subscription to stand
 	// before it looks at the lock by itself.
 	subscribeWait = time.Second
-	// pingEvery is how often a subscription that somebody waits on is tested; it
-	// is given up when two tests in a row had no answer.
+	// pingEvery is how often a subscription that somebody waits on is tested.
 	pingEvery = 2 * time.Second
 	// refusedFor is how long the server's refusal is believed.
 	refusedFor = 30 * time.Second
@@ -45,7 +44,7 @@ type subscription struct {
 
 	health *time.Timer // set while there are waiters
 	armed  bool
-	silent int // tests since the last word from the server
+	silent int // tests since the server's last word
 }
 
 func newSubscription(client goredis.UniversalClient, channels string) *subscription {
@@ -223,7 +222,8 @@ func (s *subscription) down(err error) bool {
 	return refused
 }
 
-// test asks for a sign of life, and gives the connection up after two without.
+// test asks for a sign of life if there was none since the last test, and gives
+// the connection up after two that had no answer.
 func (s *subscription) test(ctx context.Context) {
 	s.mu.Lock()
 	if len(s.waiters) == 0 || s.closed || s.pubsub == nil {
@@ -232,16 +232,17 @@ func (s *subscription) test(ctx context.Context) {
 		return
 	}
 	s.silent++
-	dead, pubsub := s.silent > 2, s.pubsub
+	silent, pubsub := s.silent, s.pubsub
 	s.health.Reset(pingEvery)
 	s.mu.Unlock()
-	if dead {
+	switch {
+	case silent > 3:
 		pubsub.Close() //nolint:errcheck // run makes another
-		return
+	case silent > 1:
+		ctx, cancel := context.WithTimeout(ctx, pingEvery)
+		defer cancel()
+		pubsub.Ping(ctx) //nolint:errcheck // an answer counts, not the sending
 	}
-	ctx, cancel := context.WithTimeout(ctx, pingEvery)
-	defer cancel()
-	pubsub.Ping(ctx) //nolint:errcheck // an answer counts, not the sending
 }
 
 // close ends the subscription and its goroutine.
