@@ -157,7 +157,7 @@ func checkOptions(opts []SetupOption) error {
 func openWith(ctx context.Context, open Opener, u *URL) (Backend, error) {
 	b, err := open(ctx, u)
 	if err != nil {
-		return nil, err
+		return nil, hideSecrets(err, u)
 	}
 	if isNil(b) {
 		return nil, fmt.Errorf("%w: its Opener returned no Backend", ErrUnsupported)

@@ -2,7 +2,9 @@ package lock
 
 import (
 	"fmt"
+	neturl "net/url"
 	"strconv"
+	"strings"
 )
 
 // Secret is a text that is not printed: a URL with its password. Formatted,
@@ -37,3 +39,40 @@ func (s *Secret) UnmarshalText(text []byte) error {
 	*s = Secret(text)
 	return nil
 }
+
+// leastHidden is the length from which hideSecrets looks for a secret, in bytes:
+// a shorter one stands in many a word.
+const leastHidden = 4
+
+// hideSecrets is the net under the Openers: client libraries have been seen to
+// repeat the whole URL in an error. What it returns reads without the secrets of
+// u, decoded or encoded, and is what err is.
+func hideSecrets(err error, u *URL) error {
+	secrets := []string{u.inner().password}
+	for _, p := range u.inner().params {
+		if p.secret {
+			secrets = append(secrets, p.value)
+		}
+	}
+	text := err.Error()
+	for _, s := range secrets {
+		if len(s) < leastHidden {
+			continue
+		}
+		for _, form := range []string{s, percentEncode(s, ""), neturl.QueryEscape(s), neturl.PathEscape(s), neturl.UserPassword("", s).String()[1:]} {
+			text = strings.ReplaceAll(text, form, redacted)
+		}
+	}
+	if text == err.Error() {
+		return err
+	}
+	return &redactedError{text, err}
+}
+
+type redactedError struct {
+	text string
+	err  error
+}
+
+func (e *redactedError) Error() string { return e.text }
+func (e *redactedError) Unwrap() error { return e.err }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	neturl "net/url"
 	"strings"
 	"testing"
 )
@@ -152,5 +153,24 @@ func TestMistakeKeepsItsCause(t *testing.T) {
 	u.Mistake("parameter %q: %w", "ca", cause)
 	if err := u.Check(); !errors.Is(err, cause) || !errors.Is(err, ErrInvalid) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// An Opener, or the client under it, that repeats the URL does not spill it.
+func TestOpenHidesSecretsInErrors(t *testing.T) {
+	const password = "p@ss:/?#[]!$&()*+,;=% \"é"
+	cause := errors.New("refused")
+	for _, form := range []string{password, percentEncode(password, ""), neturl.QueryEscape(password), neturl.PathEscape(password), neturl.UserPassword("u", password).String()[2:]} {
+		scheme := registerTest(t, func(_ context.Context, u *URL) (Backend, error) {
+			u.Secret("key")
+			return nil, fmt.Errorf("cannot dial u:%s@h?key=%s: %w", form, mark, cause)
+		})
+		_, err := Open(t.Context(), scheme+"://u:"+percentEncode(password, "")+"@h?key="+mark)
+		if want := "open " + scheme + ": store unavailable: cannot dial u:xxxxx@h?key=xxxxx: refused"; err == nil || err.Error() != want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+		if !errors.Is(err, cause) || !errors.Is(err, ErrUnavailable) {
+			t.Errorf("%v lost its cause", err)
+		}
 	}
 }
