@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	_ "github.com/interlock-go/lock/file"
+	_ "github.com/interlock-go/lock/all"
 )
 
 // Exit codes of interlock's own. All others are COMMAND's.

@@ -161,6 +161,9 @@ func (o *runOptions) run(cmd *cobra.Command, name string, argv []string) int {
 	}
 
 	ctx, interrupted := interruptible()
+	if o.wait.set {
+		r.note("waiting", "name", name, "for", o.wait.String())
+	}
 	renewed := make(chan struct{}, 1)
 	locker, h, err := o.acquire(ctx, url, name, o.options(r, renewed))
 	passOn := notifyPassedOn()
