@@ -68,7 +68,12 @@ func (e *engine) free(l *leftover) *freeing {
 	l.now = f
 	l.mu.Unlock()
 	e.sched.remove(&l.sched)
-	e.calls.do(func() { l.attempt(f) }, nil)
+	if !l.lasts() {
+		e.calls.do(func() { l.attempt(f) }, nil)
+		return f
+	}
+	e.close.frees.Add(1) // the scheduler does not have it meanwhile
+	e.calls.do(func() { l.attempt(f); e.close.frees.Add(-1) }, nil)
 	return f
 }
 

@@ -14,6 +14,7 @@ const closeTimeout = 5 * time.Second
 type closer struct {
 	begun atomic.Bool
 	ops   atomic.Int64 // calls of Acquire and TryAcquire under way
+	frees atomic.Int64 // attempts under way to free what Close waits for
 }
 
 func (e *engine) isClosing() bool { return e.close.begun.Load() }
@@ -76,7 +77,7 @@ func (e *engine) drain(deadline time.Time) int {
 			over = true
 		}
 		handles, leftovers, inHand := e.sched.all()
-		n := len(handles) + inHand
+		n := len(handles) + inHand + int(e.close.frees.Load())
 		for _, l := range leftovers {
 			if l.lasts() {
 				n++
