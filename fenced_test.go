@@ -218,3 +218,20 @@ func TestFencedWithoutToken(t *testing.T) {
 		t.Errorf("acquired %q, released %q", ids, f.released)
 	}
 }
+
+func TestFencedPassesErrorsOn(t *testing.T) {
+	f := newFake()
+	f.acquire = func(context.Context, Request) (Grant, error) { return Grant{}, &HeldError{Name: "a", Owner: "other"} }
+	fenced, err := Fenced(fakeLocker(t, f), FencingConsensus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h, err := fenced.TryAcquire(t.Context(), "a"); h != nil || !errors.Is(err, ErrHeld) {
+		t.Errorf("TryAcquire: %v, %v", h, err)
+	}
+	err = fenced.TryDo(t.Context(), "a", func(context.Context, *FencedHandle) error { t.Error("called"); return nil })
+	var held *HeldError
+	if !errors.As(err, &held) || held.Owner != "other" {
+		t.Errorf("TryDo: %v", err)
+	}
+}
