@@ -4,9 +4,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	_ "github.com/interlock-go/lock/all"
@@ -25,6 +27,7 @@ const (
 )
 
 func main() {
+	redis.SetLogger(silent{})
 	root := &cobra.Command{
 		Use:               "interlock",
 		Short:             "Distributed locks on the store that you already run",
@@ -41,6 +44,12 @@ func main() {
 	}
 	os.Exit(code)
 }
+
+// silent keeps the Redis client from writing to standard error by itself: what
+// matters of it is in the errors.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
 
 // misuse is a mistake in the arguments of a command.
 type misuse struct {

@@ -216,10 +216,8 @@ func (o *runOptions) finish(r *reporter, locker lock.Locker, h *lock.Handle, end
 	switch {
 	case end.err != nil:
 		r.fail("os", end.err.Error())
-	case lost:
-		r.fail("lost", err.Error())
-	case end.told:
-		r.fail("lost", fmt.Sprintf("lock %q could not be renewed in time, so COMMAND was told to end", h.Name()))
+	case lost, end.told:
+		r.fail("lost", lossText(h.Name(), err, end.told))
 	case err != nil:
 		r.warn("release", err.Error())
 	}
@@ -232,6 +230,19 @@ func (o *runOptions) finish(r *reporter, locker lock.Locker, h *lock.Handle, end
 	}
 	r.note("ended", "code", code, "lost", lost || end.told)
 	return code
+}
+
+// lossText says why the lock was lost, and what that meant for COMMAND.
+func lossText(name string, err error, told bool) string {
+	var lostErr *lock.LostError
+	text := fmt.Sprintf("lock %q could not be renewed in time", name)
+	if errors.As(err, &lostErr) {
+		text = lostErr.Error()
+	}
+	if told {
+		return text + "; COMMAND was ended"
+	}
+	return text
 }
 
 // job is a command that runs under a lock.
