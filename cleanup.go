@@ -155,7 +155,8 @@ func (l *leftover) hold(ctx context.Context, f *freeing, left time.Duration) {
 		f.err = unavailable(err)
 		next = Now().Add(min(100*time.Millisecond+jitter(100*time.Millisecond), left))
 	}
-	if !l.gone {
+	// On Close, what the store's clock ends is left to it.
+	if !l.gone && !(err == nil && g.Ends == EndsClock && l.e.isClosing()) {
 		l.schedule(next)
 	}
 	l.mu.Unlock()

@@ -393,7 +393,7 @@ func (h *Handle) letGo(cause error) {
 	}
 	h.state = released
 	now := Now()
-	if rest := h.minHold - now.Sub(h.began); rest > 0 {
+	if rest := h.minHold - now.Sub(h.began); rest > 0 && (h.e.promise.Ends == EndsClock || !h.e.isClosing()) {
 		h.left.keep(now.Add(rest))
 	}
 	h.end(cause)

@@ -196,22 +196,29 @@ func TestCloseIsBounded(t *testing.T) {
 	})
 }
 
-func TestCloseEndsMinHoldWhereTheStoreKeepsIt(t *testing.T) {
-	for _, ends := range []Ends{EndsClock, EndsProcess} {
+func TestCloseEndsMinHoldUnlessTheStoreKeepsIt(t *testing.T) {
+	for _, c := range []struct {
+		ends     Ends
+		released bool
+	}{{EndsClock, true}, {EndsProcess, true}, {EndsClock, false}, {EndsProcess, false}} {
+		ends := c.ends
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake()
 			f.guarantees.Ends = ends
 			l, _ := on(t, f)
 			h := must(t, l, MinHold(time.Hour))
-			wantErr(t, "Release", h.Release(t.Context()))
+			if c.released {
+				wantErr(t, "Release", h.Release(t.Context()))
+			}
 			began := time.Now()
 			wantErr(t, "Close", l.Close())
 			if took := time.Since(began); took > time.Second {
 				t.Errorf("Close took %v", took)
 			}
 			want := map[Ends]int{EndsClock: 0, EndsProcess: 1}[ends]
-			if _, _, n := f.counts(); n != want {
-				t.Errorf("%v: %d releases, want %d", ends, n, want)
+			_, renewals, n := f.counts()
+			if n != want || renewals != 1-want {
+				t.Errorf("%+v: %d releases, %d renewals for the rest; want %d and %d", c, n, renewals, want, 1-want)
 			}
 		})
 	}
