@@ -30,6 +30,7 @@ var advice = []struct {
 	{"NOPERM", "the user's rights do not suffice: see package redis, “Rights”", nil},
 	{"ERR The user executing the script can't", "the user's rights do not suffice: see package redis, “Rights”", nil},
 	{"WRONGTYPE", "a key of this lock holds something that is not Interlock's: choose another prefix", nil},
+	{"redis: nil", "the Sentinels know no master of that name", nil},
 	{"CROSSSLOT", "this is a proxy or a Cluster that splits a lock's keys", lock.ErrUnsupported},
 	{"ERR unknown command", "Redis 6 or newer is needed", lock.ErrUnsupported},
 	{"ERR value is not an integer", "the counter of the tokens holds something that is not Interlock's", nil},
@@ -107,7 +108,7 @@ func turnedAway(err error) bool {
 	if !errors.As(err, &reply) {
 		return false
 	}
-	for _, p := range append([]string{"NOAUTH", "WRONGPASS", "ERR Protocol error: unauthenticated"}, passing...) {
+	for _, p := range append([]string{"NOAUTH", "WRONGPASS", "ERR Protocol error: unauthenticated", "redis: nil"}, passing...) {
 		if hasCode(reply.Error(), p) {
 			return true
 		}

@@ -97,7 +97,7 @@ func newBackend(ctx context.Context, client goredis.UniversalClient, o Options, 
 		client: client, owned: owned, prefix: o.Prefix, channels: o.Prefix + "wake:", countOK: "1",
 		replicas: o.Replicas, replicaWait: o.ReplicaTimeout,
 	}
-	if err := b.inspect(ctx, o); err != nil {
+	if err := inTime(ctx, func() error { return b.inspect(ctx, o) }); err != nil {
 		return nil, err
 	}
 	if b.cluster {
@@ -111,4 +111,17 @@ func newBackend(ctx context.Context, client goredis.UniversalClient, o Options, 
 		b.sub.reconnected = b.lookAgainForEviction
 	}
 	return b, nil
+}
+
+// inTime returns when ctx ends even if f does not: a client of the caller's may
+// obey no deadline.
+func inTime(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", lock.ErrUnavailable, ctx.Err())
+	}
 }
