@@ -84,7 +84,7 @@ func clientsExclude(ctx context.Context, t *T) error {
 				return err
 			}
 			n := visits
-			t.pause(time.Duration(i%3) * 100 * time.Microsecond)
+			t.pause(time.Duration(1+i%3) * time.Millisecond)
 			visits = n + 1
 			g.leave()
 			c.free(h)

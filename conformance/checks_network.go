@@ -158,7 +158,7 @@ func lateGrant(ctx context.Context, t *T) error {
 			return err
 		})
 	})
-	t.pause(ttl + 300*time.Millisecond)
+	t.pause(ttl + 100*time.Millisecond)
 	next := b.take(name, lock.TTL(t.ttl(3*time.Second)), lock.NoRenew()) // the first grant has run out
 	p.SetMode(faultproxy.Pass)
 	t.pause(300 * time.Millisecond)

@@ -120,7 +120,7 @@ func stoppedHolder(ctx context.Context, t *T) error {
 			_, err := holder.do(order{Op: op, As: "h", TTL: ttl})
 			t.wantIs("the order "+op+" to a holder that was stopped", err, lock.ErrLost)
 		}
-		if token, ok := h.Token(); ok && old.Token > 0 && token <= old.Token {
+		if token, ok := h.Token(); ok && old.Token > 0 && int64(token) <= old.Token {
 			return fmt.Errorf("the stopped holder's token is %d, the next one's %d", old.Token, token)
 		}
 		if err := h.Err(); err != nil {
@@ -159,7 +159,7 @@ func crashFrees(ctx context.Context, t *T) error {
 	if t.promise().Ends != lock.EndsClock {
 		bound = soon
 	}
-	var last lock.Token
+	var last int64
 	for range t.count(3, 50) {
 		holder := t.child()
 		r := holder.take("h", name, ttl, false)
@@ -174,10 +174,11 @@ func crashFrees(ctx context.Context, t *T) error {
 		if took > bound {
 			return fmt.Errorf("the lock of a process that was killed was free after %v, the bound is %v", took, bound)
 		}
-		if token, ok := h.Token(); ok && token <= r.Token {
+		if token, ok := h.Token(); ok && int64(token) <= r.Token {
 			return fmt.Errorf("the holder that was killed had token %d, the next one %d", r.Token, token)
 		}
-		last, _ = h.Token()
+		token, _ := h.Token()
+		last = int64(token)
 		c.free(h)
 	}
 	return nil

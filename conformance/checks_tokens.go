@@ -81,6 +81,7 @@ func tokensGrow(ctx context.Context, t *T) error {
 			}
 			mu.Unlock()
 			if now <= before {
+				_ = c.release(h)
 				return fmt.Errorf("a holder got token %d after one with %d", now, before)
 			}
 			if runsOut {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/conformance/faultproxy"
 )
 
 var ttlChecks = []Check{
@@ -36,7 +37,8 @@ func ttlIsKept(ctx context.Context, t *T) error {
 	}
 	return t.all(len(ttls), func(i int) error {
 		ttl, name := ttls[i], t.name()
-		a, b := t.open(), t.open()
+		a, p := t.openMaybeVia()
+		b := t.open()
 		began := time.Now()
 		h, err := a.acquire(ctx, name, lock.TTL(ttl), lock.NoRenew())
 		if err != nil {
@@ -44,6 +46,9 @@ func ttlIsKept(ctx context.Context, t *T) error {
 		}
 		if h.TTL() < ttl {
 			return fmt.Errorf("the handle's TTL is %v, asked for was %v", h.TTL(), ttl)
+		}
+		if p != nil {
+			p.SetMode(faultproxy.Blackhole) // or the holder itself would tidy up
 		}
 		effective := h.TTL()
 		next := b.takeWithin(effective+soon+opBound, name)

@@ -100,12 +100,16 @@ func urlDurations(ctx context.Context, t *T) error {
 
 func urlSettings(ctx context.Context, t *T) error {
 	ttl := t.ttl(300 * time.Millisecond)
-	c := t.openURL(withParams(t.runner.server.URL, "ttl="+ttl.String()+"&renew=false&owner=a%20b"))
+	var renewals counter
+	c := t.openURL(withParams(t.runner.server.URL, "ttl="+ttl.String()+"&renew=false&owner=a%20b"), lock.Observe(renewals.observe(lock.EventRenew)))
 	h := c.take(t.name())
 	if h.TTL() != ttl {
 		return fmt.Errorf("with ?ttl=%v the TTL is %v", ttl, h.TTL())
 	}
 	t.wantLost(t.lossOf(h, ttl+soon, "a lock with ?renew=false to run out"), h.Name(), lock.CauseExpired)
+	if n := renewals.n.Load(); n > 0 {
+		return fmt.Errorf("with ?renew=false a lock was renewed %d times", n)
+	}
 	c = t.openURL(withParams(t.runner.server.URL, "ttl="+ttl.String()), lock.TTL(2*ttl))
 	h = c.take(t.name())
 	if h.TTL() != 2*ttl {

@@ -39,7 +39,7 @@ type order struct {
 type reply struct {
 	Err    string
 	Is     []string // what errors.Is says of it
-	Token  lock.Token
+	Token  int64
 	LastOK time.Duration // commonClock before the last time that Handle.Err said nil
 	Ended  time.Duration // commonClock when Handle.Context had ended
 	Cycles int

@@ -140,7 +140,7 @@ func (p *part) take(ctx context.Context, o order) reply {
 	}
 	p.handles[o.As] = &watched{Handle: h, over: make(chan struct{})}
 	token, _ := h.Token()
-	return reply{Token: token}
+	return reply{Token: int64(token)}
 }
 
 // watch looks at the handle every millisecond, and notes before each look when
