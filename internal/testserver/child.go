@@ -139,6 +139,11 @@ func (c *child) tail() string {
 	if err != nil {
 		return err.Error()
 	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return lastLines(string(text))
+}
+
+// lastLines are the last five, as one.
+func lastLines(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(lines[max(0, len(lines)-5):], " | ")
 }

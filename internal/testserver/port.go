@@ -10,10 +10,11 @@ import (
 
 // Ports are taken below the range from which systems give ports to outgoing
 // connections, so that none of those takes a server's port while it restarts.
-// The cluster bus of a Redis is 10000 above its port, and stays below too.
+// The cluster bus of a Redis is 10000 above its port: below that range too, and
+// above all ports that we give.
 const (
 	portMin = 10_000
-	portMax = 22_000
+	portMax = 20_000
 	busStep = 10_000
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// client is a plain one, made for the test, that gives up soon.
-func client(t *testing.T, r *Redis) *redis.Client {
+// dial makes a plain client, for the test, that gives up soon.
+func dial(t *testing.T, r *Redis) *redis.Client {
 	t.Helper()
 	o := &redis.Options{Addr: r.Addr(), DialTimeout: time.Second, ReadTimeout: time.Second, MaxRetries: -1, DialerRetries: 1}
 	if r.Certs() != nil {
@@ -43,7 +43,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 func TestRedisLife(t *testing.T) {
 	r := NeedRedis(t, RedisOptions{Own: true, Args: []string{"--appendonly", "yes", "--appendfsync", "always"}})
-	c, ctx := client(t, r), t.Context()
+	c, ctx := dial(t, r), t.Context()
 	set := func(key string) {
 		t.Helper()
 		if err := c.Set(ctx, key, "v", 0).Err(); err != nil {
@@ -107,17 +107,17 @@ func TestRedisReplica(t *testing.T) {
 	replica := NeedRedis(t, RedisOptions{ReplicaOf: master})
 	ctx := t.Context()
 	eventually(t, "one replica in step", func() bool {
-		n, err := client(t, master).Wait(ctx, 1, 100*time.Millisecond).Result()
+		n, err := dial(t, master).Wait(ctx, 1, 100*time.Millisecond).Result()
 		return err == nil && n == 1
 	})
-	if err := client(t, replica).Set(ctx, "k", "v", 0).Err(); err == nil || !strings.HasPrefix(err.Error(), "READONLY") {
+	if err := dial(t, replica).Set(ctx, "k", "v", 0).Err(); err == nil || !strings.HasPrefix(err.Error(), "READONLY") {
 		t.Errorf("a write to the replica: %v", err)
 	}
 }
 
 func TestRedisTLS(t *testing.T) {
 	r := NeedRedis(t, RedisOptions{TLS: true})
-	if err := client(t, r).Ping(t.Context()).Err(); err != nil {
+	if err := dial(t, r).Ping(t.Context()).Err(); err != nil {
 		t.Error(err)
 	}
 	if !strings.HasPrefix(r.URL(), "rediss://127.0.0.1:") {
@@ -132,7 +132,7 @@ func TestRedisTLS(t *testing.T) {
 
 func TestRedisClockJumps(t *testing.T) {
 	r := NeedRedis(t, RedisOptions{FakeClock: true})
-	c, ctx := client(t, r), t.Context()
+	c, ctx := dial(t, r), t.Context()
 	if err := c.Set(ctx, "k", "v", time.Minute).Err(); err != nil {
 		t.Fatal(err)
 	}

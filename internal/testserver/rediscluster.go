@@ -99,12 +99,16 @@ func startGroup(ctx context.Context, n int, o RedisOptions) (_ []*Redis, err err
 			err = errors.Join(err, stopAll(group))
 		}
 	}()
+	o.room = max(o.room, n)
 	for range n {
 		r, err := StartRedis(ctx, o)
 		if err != nil {
 			return nil, err
 		}
 		group = append(group, r)
+		if o.near == nil {
+			o.near = r
+		}
 	}
 	return group, nil
 }

@@ -106,7 +106,9 @@ func redisArgs(o RedisOptions, port int, bind, dir string, certs *Certs) ([]stri
 	} else {
 		args = append(args, "--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0")
 	}
-	args = append(args, "--bind", bind, "--dir", dir)
+	// To a Redis in a container, its clients come from the engine's network, and
+	// in protected mode it would take them for strangers.
+	args = append(args, "--bind", bind, "--dir", dir, "--protected-mode", "no")
 	if certs == nil {
 		args = append(args, "--port", strconv.Itoa(port))
 	} else {

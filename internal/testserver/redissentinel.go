@@ -36,10 +36,10 @@ func StartRedisSentinels(ctx context.Context, replicas, sentinels int) (_ *Redis
 			err = errors.Join(err, s.Stop())
 		}
 	}()
-	if s.Master, err = StartRedis(ctx, RedisOptions{Own: true}); err != nil {
+	if s.Master, err = StartRedis(ctx, RedisOptions{Own: true, room: 1 + replicas + sentinels}); err != nil {
 		return nil, err
 	}
-	if s.Replicas, err = startGroup(ctx, replicas, RedisOptions{ReplicaOf: s.Master}); err != nil {
+	if s.Replicas, err = startGroup(ctx, replicas, RedisOptions{ReplicaOf: s.Master, near: s.Master}); err != nil {
 		return nil, err
 	}
 	// A Sentinel learns of replicas from its master every 10 s: those that are
@@ -47,7 +47,7 @@ func StartRedisSentinels(ctx context.Context, replicas, sentinels int) (_ *Redis
 	if err := s.Master.await(ctx, "all replicas are linked", s.Master.hasReplicas(replicas)); err != nil {
 		return nil, err
 	}
-	if s.Sentinels, err = startGroup(ctx, sentinels, RedisOptions{sentinel: sentinelConfig(s.Master, sentinels/2+1)}); err != nil {
+	if s.Sentinels, err = startGroup(ctx, sentinels, RedisOptions{sentinel: sentinelConfig(s.Master, sentinels/2+1), near: s.Master}); err != nil {
 		return nil, err
 	}
 	for _, r := range s.Sentinels {
