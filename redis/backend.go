@@ -147,10 +147,9 @@ type lease struct {
 	channel        string // this and the next two as Acquire sent them
 	ttlMS, offerMS int64
 
-	mu    sync.Mutex
-	ttl   time.Duration // what the store was last asked for
-	dead  lock.Instant  // from when on nothing of it can be there
-	asked bool          // a Release was sent and its answer not seen
+	mu   sync.Mutex
+	ttl  time.Duration // what the store was last asked for
+	dead lock.Instant  // from when on nothing of it can be there
 }
 
 // queues reports whether Acquire asked for a place in the queue.
@@ -211,11 +210,10 @@ func (l *lease) Release(ctx context.Context) error {
 	case err != nil && over:
 		return lock.ErrLost
 	case err != nil:
-		l.asked = l.asked || !unsent(err)
 		return mapped(err)
 	case l.unsure && !over:
 		return fmt.Errorf("%w: freed, but a late copy of the request may still arrive", lock.ErrUnavailable)
-	case reply == int64(1) || l.asked:
+	case reply == int64(1):
 		return nil
 	}
 	return lock.ErrLost

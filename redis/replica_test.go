@@ -24,7 +24,7 @@ func TestReplicas(t *testing.T) {
 	within(t, 10*time.Second, "the replicas to be in step", func() bool {
 		return admin.Wait(ctx, 2, 100*time.Millisecond).Val() == 2
 	})
-	b, b2 := openBackend(t, s.url("?replicas=2&replica_timeout=200ms")), openBackend(t, s.url("?replicas=2&replica_timeout=200ms"))
+	b, b2 := openBackend(t, s.url("?replicas=2&replica_timeout=600ms")), openBackend(t, s.url("?replicas=2&replica_timeout=600ms"))
 	r, _ := request("n", time.Minute)
 	g, err := b.Acquire(ctx, r)
 	must(t, err)

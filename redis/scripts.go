@@ -104,7 +104,8 @@ return 1
 // waiter is told, and takes it with its own acquireScript. The waiter behind is
 // told to look again when the offer has run out. On a single server a message
 // that nobody heard means a dead waiter, which costs nothing; in a Cluster the
-// count is only of one node's subscribers.
+// count is only of one node's subscribers. A waiter past its deadline is told to
+// look, but offered nothing: it may be gone, or the server's clock was set.
 //
 // KEYS lock, queue, waiters
 // ARGV id, prefix of the channels, "1" if the count of listeners can be trusted
@@ -133,14 +134,11 @@ local function tell(waiter, delay)
     return false
   end
   local deadline, offer, channel, owner = string.match(entry, '^(%d+) (%d+) (%S+) (.*)$')
-  if tonumber(deadline) < now then
-    return false
-  end
   local heard = redis.pcall('PUBLISH', ARGV[2] .. channel, (delay or 0) .. ' ' .. waiter)
   if type(heard) ~= 'number' then -- the user may not publish
     return nil
   end
-  return (heard > 0 or ARGV[3] ~= '1') and offer, owner
+  return (heard > 0 or ARGV[3] ~= '1') and tonumber(deadline) >= now and offer, owner
 end
 
 while first do
