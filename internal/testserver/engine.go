@@ -2,6 +2,8 @@ package testserver
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"net"
 	"net/url"
 	"os"
@@ -52,11 +54,10 @@ var engine = sync.OnceValues(func() (*testcontainers.DockerClient, error) {
 // that is not ours: inside a container it takes the default gateway for the host
 // of the engine, unless it is told another.
 func onlyLoopback(envFile string) error {
-	if _, err := os.Stat(envFile); err != nil {
-		return nil
-	}
+	_, err := os.Stat(envFile)
+	inside := !errors.Is(err, fs.ErrNotExist)
 	override := os.Getenv("TESTCONTAINERS_HOST_OVERRIDE")
-	if isLoopback(override) {
+	if !inside || isLoopback(override) {
 		return nil
 	}
 	return unavailable("no containers are started here: %s exists and TESTCONTAINERS_HOST_OVERRIDE=%q is no loopback address (set it to 127.0.0.1)", envFile, override)

@@ -24,7 +24,8 @@ func skipOrFail(t testing.TB, server, cure string, err error) {
 
 // sayLoud prints a line where a person sees it although the test passes. The go
 // command hides what a passing package's test prints, standard error included.
-func sayLoud(line string) {
+// It is a variable for the tests of this package.
+var sayLoud = func(line string) {
 	fmt.Fprintln(os.Stderr, line)
 	if testing.Verbose() {
 		return

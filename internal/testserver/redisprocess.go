@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -79,7 +80,7 @@ func startRedisOnce(ctx context.Context, path string, env []string, o RedisOptio
 		}
 	}
 	if o.FakeClock {
-		p.env = append(env, clockFileEnv(dir))
+		p.env = slices.Concat(env, []string{clockFileEnv(dir)})
 		if err := setClock(dir, 0); err != nil {
 			return nil, err
 		}
