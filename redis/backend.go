@@ -29,6 +29,8 @@ const (
 	leaveQueue = "-"
 )
 
+var slackMS = queueSlack.Milliseconds()
+
 // backend is package redis's lock.Backend.
 type backend struct {
 	client   goredis.UniversalClient
@@ -103,7 +105,7 @@ func (b *backend) try(ctx context.Context, req *lock.Request, channel string) (l
 		c[2] = 4
 		c = append(c, b.counters.key(l.keys.lock))
 	}
-	c = append(c, &l.id, &l.owner, &l.ttlMS, &l.channel, &l.offerMS, queueSlack.Milliseconds())
+	c = append(c, &l.id, &l.owner, &l.ttlMS, &l.channel, &l.offerMS, &slackMS)
 
 	sent := lock.Now()
 	l.dead = sent.Add(req.TTL + deadSlack)

@@ -156,6 +156,12 @@ func TestCluster(t *testing.T) {
 		}
 	})
 
+	t.Run("rights", func(t *testing.T) {
+		rules := append([]any{"acl", "setuser", "u", "reset", "on", ">pw", "~app:*", "&app:*", "+cluster|slots", "+command"}, asAny(rights)...)
+		must(t, admin.ForEachMaster(ctx, func(ctx context.Context, node *goredis.Client) error { return node.Do(ctx, rules...).Err() }))
+		lifeCycle(t, strings.Replace(clusterURL(c, "?prefix=app:"), "://", "://u:pw@", 1), true)
+	})
+
 	t.Run("residue", func(t *testing.T) {
 		must(t, admin.ForEachMaster(ctx, func(ctx context.Context, node *goredis.Client) error {
 			for _, k := range residue(t, node, "*") {
@@ -193,4 +199,11 @@ func nodeID(t *testing.T, r *testserver.Redis) string {
 	id, err := adminOf(t, r).ClusterMyID(t.Context()).Result()
 	must(t, err)
 	return id
+}
+
+func asAny(words []string) (all []any) {
+	for _, w := range words {
+		all = append(all, w)
+	}
+	return all
 }

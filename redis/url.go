@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"strconv"
@@ -45,6 +46,9 @@ func open(ctx context.Context, u *lock.URL) (lock.Backend, error) {
 	client := a.client(!o.AllowEviction)
 	b, err := newBackend(ctx, client, o, true)
 	if err != nil {
+		if host := strings.Join(a.addrs, ","); !strings.Contains(err.Error(), a.addrs[0]) {
+			err = fmt.Errorf("%s: %w", host, err)
+		}
 		return nil, errors.Join(err, client.Close())
 	}
 	return b, nil
