@@ -370,10 +370,17 @@ func (e *engine) ask(ctx context.Context, h *Handle, s settings, wait bool) (*an
 	if err := c.wait(ctx, e.closing, lastWord); err != nil {
 		return nil, err
 	}
-	if ans.err != nil && ctx.Err() != nil {
+	if ans.err != nil && isOver(ctx) {
 		return ans, ctxError(ctx)
 	}
 	return ans, nil
+}
+
+// isOver reports whether ctx has ended. A client that puts ctx's deadline on its
+// connection hears of it a moment before ctx does: that is no outage.
+func isOver(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
 // lastWord is how long a call may go on after its ctx ended, so that it can say
@@ -452,6 +459,9 @@ func isCtxError(err error) bool {
 // ctxError is ctx's error, with its cause where that says more.
 func ctxError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
+	if err == nil { // its deadline has passed, its timer has not fired yet
+		err = context.DeadlineExceeded
+	}
 	if cause == nil || errors.Is(cause, err) {
 		return err
 	}
