@@ -59,7 +59,7 @@ func goroutinesExclude(ctx context.Context, t *T) error {
 	var g guard
 	return t.all(t.count(8, 100), func(int) error {
 		for range t.count(10, 200) {
-			h := c.takeWithin(30*time.Second, name)
+			h := c.takeWithin(20*time.Second, name)
 			if err := g.enter(); err != nil {
 				return fmt.Errorf("goroutines of one client: %w", err)
 			}
@@ -79,7 +79,7 @@ func clientsExclude(ctx context.Context, t *T) error {
 	err := t.all(2*len(clients), func(i int) error {
 		c := clients[i%len(clients)]
 		for range loops {
-			h := c.takeWithin(30*time.Second, name)
+			h := c.takeWithin(20*time.Second, name)
 			if err := g.enter(); err != nil {
 				return err
 			}
@@ -144,7 +144,7 @@ func othersGetTheirTurn(ctx context.Context, t *T) error {
 					return nil
 				default:
 				}
-				h := busy.takeWithin(20*time.Second, name)
+				h := busy.takeWithin(opBound, name)
 				t.pause(time.Millisecond)
 				busy.free(h)
 			}

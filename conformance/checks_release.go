@@ -227,9 +227,10 @@ func nothingStays(ctx context.Context, t *T) error {
 
 func minHold(ctx context.Context, t *T) error {
 	a, b, name := t.open(), t.open(), t.name()
-	hold := 600 * time.Millisecond
+	ttl := t.ttl(400 * time.Millisecond)
+	hold := 4 * ttl // the entry has to be kept for longer than it would live
 	began := time.Now()
-	h := a.take(name, lock.TTL(t.ttl(10*time.Second)), lock.MinHold(hold))
+	h := a.take(name, lock.TTL(ttl), lock.MinHold(hold))
 	a.free(h)
 	t.wantIs("Err after Release", h.Err(), lock.ErrReleased)
 	h, err := b.acquire(ctx, name)

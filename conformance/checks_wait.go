@@ -161,8 +161,9 @@ func givenUpWait(ctx context.Context, t *T) error {
 			}
 			return err
 		})
+		// Those that queued behind another goroutine of their client may not have
+		// heard that the lock is held.
 		t.wantIs("a wait that gave up", err, context.DeadlineExceeded)
-		t.wantIsNot("a wait that gave up", err, lock.ErrUnavailable)
 		return nil
 	}); err != nil {
 		return err
@@ -220,11 +221,11 @@ func releaseWakes(ctx context.Context, t *T) error {
 	h := holder.take(name, long)
 	for range t.count(8, 100) {
 		var next handle
-		waiting := t.start(func() error { next = other.takeWithin(20*time.Second, name, long); return nil })
+		waiting := t.start(func() error { next = other.takeWithin(opBound, name, long); return nil })
 		t.pause(time.Duration(100+rand.IntN(100)) * time.Millisecond)
 		released := time.Now()
 		holder.free(h)
-		if err := t.await("a waiter to get the lock that was released", 20*time.Second, waiting); err != nil {
+		if err := t.await("a waiter to get the lock that was released", opBound+time.Second, waiting); err != nil {
 			return err
 		}
 		worst = max(worst, time.Since(released))
@@ -248,7 +249,7 @@ func noLostWakeup(ctx context.Context, t *T) error {
 	err := t.all(9, func(i int) error {
 		c := clients[i%len(clients)]
 		for time.Now().Before(end) {
-			h := c.takeWithin(30*time.Second, name, lock.TTL(t.ttl(30*time.Second)))
+			h := c.takeWithin(opBound, name, lock.TTL(t.ttl(30*time.Second)))
 			if at := lastFree.Swap(0); at > 0 {
 				gap := int64(commonClock()) - at
 				for w := worst.Load(); gap > w && !worst.CompareAndSwap(w, gap); w = worst.Load() {

@@ -2,6 +2,8 @@ package conformance
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/interlock-go/lock"
 )
@@ -26,13 +28,8 @@ func (s Subject) With(x Seam) Subject {
 // Alone reports whether a check measures, and so has to run by itself.
 func (c Check) Alone() bool { return c.phase == alone }
 
-// NewCheck makes a check that is not in the table.
-func NewCheck(name string, run func(ctx context.Context) error) Check {
-	return Check{Name: name, Rule: "As " + name + " says.", run: func(ctx context.Context, _ *T) error { return run(ctx) }}
-}
-
-// Perform runs a check by itself within its bound.
-func Perform(ctx context.Context, s Subject, c Check) error {
+// PerformWithin runs the check of that name by itself with another bound.
+func PerformWithin(ctx context.Context, s Subject, name string, bound time.Duration) error {
 	r, err := newRunner(s, Options{})
 	if err != nil {
 		return err
@@ -40,6 +37,11 @@ func Perform(ctx context.Context, s Subject, c Check) error {
 	if err := r.start(ctx); err != nil {
 		return err
 	}
-	defer r.stop()
-	return r.perform(ctx, c).Err
+	for _, c := range checks {
+		if c.Name == name {
+			c.bound = bound
+			return errors.Join(r.perform(ctx, c).Err, r.stop())
+		}
+	}
+	return errors.New("no such check")
 }

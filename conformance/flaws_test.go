@@ -11,6 +11,9 @@ import (
 	"github.com/interlock-go/lock"
 )
 
+// over is closed when what flawed lockers leave behind has to go.
+var over = make(chan struct{})
+
 // flawed puts a broken Backend over a right one.
 func flawed(b lock.Backend, flaw string) lock.Backend {
 	f := &flawedBackend{Backend: b, flaw: flaw, held: make(map[string]int), one: make(chan struct{}, 1)}
@@ -77,7 +80,7 @@ func (b *flawedBackend) Acquire(ctx context.Context, req lock.Request) (lock.Gra
 	case "waits on its only connection":
 		return b.waitOnOne(ctx, req)
 	case "leaks a goroutine":
-		go func() { select {} }()
+		go func() { <-over }()
 	}
 
 	g, err := b.Backend.Acquire(ctx, req)

@@ -68,7 +68,7 @@ func (h *flawedHandle) Release(ctx context.Context) error {
 func (h *flawedHandle) Extend(ctx context.Context, ttl time.Duration) error {
 	h.mu.Lock()
 	if h.flaw == "blocks after Release" && h.released.Load() {
-		<-make(chan struct{})
+		<-over
 	}
 	h.mu.Unlock()
 	h.extended.Add(1)
