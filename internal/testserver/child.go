@@ -58,7 +58,7 @@ func (c *child) start() error {
 			return
 		}
 		started <- nil
-		cmd.Wait() // how it ended stands in the log
+		_ = cmd.Wait() // how it ended stands in the log
 		close(done)
 	}()
 	if err := <-started; err != nil {
@@ -114,7 +114,7 @@ func (c *child) stop() error {
 		select {
 		case <-c.ended():
 		case <-time.After(3 * time.Second):
-			c.signal(killGroup)
+			_ = c.signal(killGroup) // it may have ended this moment
 		}
 	}
 	return c.reap(10 * time.Second)

@@ -35,7 +35,7 @@ func StartRedisCluster(ctx context.Context, masters int) (_ *RedisCluster, err e
 	}
 	for i, n := range c.Nodes {
 		first, last := i*clusterSlots/masters, (i+1)*clusterSlots/masters-1
-		err := n.do(ctx, func(node *redis.Client) error {
+		err := n.do(func(node *redis.Client) error {
 			// Epochs are set first: nodes that meet with the same one would
 			// spend seconds to settle which is the newer.
 			if err := node.Do(ctx, "cluster", "set-config-epoch", i+1).Err(); err != nil {
@@ -130,7 +130,7 @@ func stopAll(servers []*Redis) error {
 }
 
 // do runs fn with a client of this server alone.
-func (r *Redis) do(ctx context.Context, fn func(*redis.Client) error) error {
+func (r *Redis) do(fn func(*redis.Client) error) error {
 	o := &redis.Options{Addr: r.addr, MaxRetries: -1, DialerRetries: 1, DialTimeout: time.Second}
 	if r.certs != nil {
 		var err error
@@ -144,7 +144,7 @@ func (r *Redis) do(ctx context.Context, fn func(*redis.Client) error) error {
 
 // await polls this server until ok says true, or ctx ends.
 func (r *Redis) await(ctx context.Context, what string, ok func(context.Context, *redis.Client) (bool, error)) error {
-	return r.do(ctx, func(c *redis.Client) error {
+	return r.do(func(c *redis.Client) error {
 		poll := time.NewTicker(10 * time.Millisecond)
 		defer poll.Stop()
 		for {
