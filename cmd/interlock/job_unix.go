@@ -218,7 +218,7 @@ func (w *watch) stopped(s syscall.Signal) {
 	wantsForeground := s != syscall.SIGTSTP || w.terminal.given != 0
 	if s == syscall.SIGTSTP || !w.terminal.ours() {
 		w.terminal.takeBack()
-		w.suspend(s)
+		suspend()
 	}
 	if wantsForeground && w.terminal.ours() {
 		w.terminal.give(w.group)
@@ -228,18 +228,19 @@ func (w *watch) stopped(s syscall.Signal) {
 
 // suspend stops interlock's own process group, as the terminal would have done,
 // and returns when it was continued.
-func (w *watch) suspend(s syscall.Signal) {
+//
+// It sends SIGTTIN whatever stopped COMMAND: of the terminal's signals that stop,
+// it is the one that interlock never catches, and the Go runtime does not give a
+// caught one its default effect back. SIGSTOP would do, but would also stop a
+// group that nobody is there to continue.
+func suspend() {
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)
 	defer signal.Stop(continued)
-	signal.Reset(s)
-	if s == syscall.SIGTSTP {
-		defer signal.Notify(w.signals, s)
-	}
-	_ = syscall.Kill(0, s)
+	_ = syscall.Kill(0, syscall.SIGTTIN)
 	select {
 	case <-continued:
-	case <-time.After(200 * time.Millisecond): // an orphaned group is not stopped by the terminal's signals
+	case <-time.After(200 * time.Millisecond): // the kernel stops no orphaned group
 	}
 }
 
@@ -248,6 +249,7 @@ func (w *watch) suspend(s syscall.Signal) {
 func interruptGroup() {
 	signal.Reset(syscall.SIGINT)
 	_ = syscall.Kill(0, syscall.SIGINT)
+	time.Sleep(time.Second) // the signal ends this process, but perhaps on another thread
 }
 
 // ended is the usual end.

@@ -53,9 +53,9 @@ func (t *terminal) takeBack() {
 }
 
 func (t *terminal) set(group int) bool {
-	// To a process in the background, this sends SIGTTOU.
+	// To a process in the background, the system call would send SIGTTOU. COMMAND
+	// was started before, so it does not inherit this.
 	signal.Ignore(syscall.SIGTTOU)
-	defer signal.Reset(syscall.SIGTTOU)
 	return unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group) == nil
 }
 
