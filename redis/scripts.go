@@ -192,7 +192,7 @@ func (b *backend) run(ctx context.Context, s *script, c call) (any, error) {
 	}
 	cmd := c.command(ctx, "evalsha", s.sha)
 	err := b.client.Process(ctx, cmd)
-	if goredis.HasErrorPrefix(err, "NOSCRIPT") {
+	if err != nil && goredis.HasErrorPrefix(err, "NOSCRIPT") {
 		cmd = c.command(ctx, "eval", s.source)
 		err = b.client.Process(ctx, cmd)
 	}
