@@ -71,6 +71,9 @@ func startForConformance(t *testing.T, params string, args []string) *conformanc
 	b := &backend{prefix: defaultPrefix}
 	return &conformance.Server{
 		URL: r.URL() + params, Pause: r.Pause, Resume: r.Resume, Kill: r.Kill, Restart: r.Restart,
+		Login: func(ctx context.Context, user, password string) error {
+			return admin.Do(ctx, "ACL", "SETUSER", user, "reset", "on", ">"+password, "~*", "&*", "+@all").Err()
+		},
 		Steal: func(ctx context.Context, name string) error { return admin.Del(ctx, b.keysOf(name).lock).Err() },
 		Residue: func(ctx context.Context, name string) (left []string, err error) {
 			k := b.keysOf(name)

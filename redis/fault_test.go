@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -177,6 +178,45 @@ func TestWaitersAreWokenWhenTheSubscriptionIsBack(t *testing.T) {
 	wake(t, woken)
 	_, err = b2.Acquire(ctx, r2)
 	must(t, err)
+}
+
+// countingClient is a client of no type that we know.
+type countingClient struct {
+	*goredis.Client
+	subscribed atomic.Int64
+}
+
+func (c *countingClient) Subscribe(ctx context.Context, channels ...string) *goredis.PubSub {
+	c.subscribed.Add(1)
+	return c.Client.Subscribe(ctx, channels...)
+}
+
+// A client that was closed under the Backend is not asked in a loop.
+func TestClientClosedTooSoon(t *testing.T) {
+	s := startServer(t)
+	ctx := t.Context()
+	client := &countingClient{Client: s.admin()}
+	b, err := NewBackend(ctx, client, Options{})
+	must(t, err)
+	hold := openBackend(t, s.url(""))
+	r1, _ := request("n", time.Minute)
+	r2, _ := request("n", time.Minute)
+	_, err = hold.Acquire(ctx, r1)
+	must(t, err)
+	if _, err = b.Acquire(ctx, r2); !errors.Is(err, lock.ErrHeld) {
+		t.Fatal(err)
+	}
+	must(t, client.Close())
+	within(t, 5*time.Second, "the subscription to be missed", func() bool { return client.subscribed.Load() > 1 })
+	time.Sleep(300 * time.Millisecond) // what is looked for would come at once
+	if n := client.subscribed.Load(); n > 10 {
+		t.Errorf("subscribed %d times in 300ms", n)
+	}
+	g, err := b.Acquire(ctx, r2)
+	if err == nil || errors.Is(err, lock.ErrUnavailable) || errors.Is(err, lock.ErrHeld) {
+		t.Errorf("%+v, %v: a closed client will not come back", g, err)
+	}
+	must(t, b.Close())
 }
 
 // A subscription that is cut off in silence is found by its own tests.

@@ -26,6 +26,10 @@ func (b *backend) inspect(ctx context.Context, o Options) error {
 		return fmt.Errorf("%w: the server is a member of a Cluster, which a plain Client cannot follow: use a ClusterClient, or ?cluster=true in the URL", lock.ErrUnsupported)
 	case mode == "cluster" && !isCluster && b.replicas > 0:
 		return fmt.Errorf("%w: Replicas in a Cluster need a ClusterClient, not a %T", lock.ErrUnsupported, b.client)
+	case isCluster && mode != "cluster" && mode != "" && cluster.Options().ReadOnly:
+		// The server counts its own subscribers only, so waiters there would be
+		// taken for dead.
+		return fmt.Errorf("%w: a client that reads from replicas subscribes there too, where a release's message is not counted: turn ReadOnly, RouteByLatency and RouteRandomly off", lock.ErrUnsupported)
 	case mode == "":
 		b.cluster = isCluster // INFO is not permitted
 	default:
@@ -33,8 +37,10 @@ func (b *backend) inspect(ctx context.Context, o Options) error {
 	}
 	if isCluster {
 		err = cluster.ForEachMaster(ctx, func(ctx context.Context, node *goredis.Client) error {
-			_, err := b.inspectNode(ctx, node, o)
-			return err
+			if _, err := b.inspectNode(ctx, node, o); errors.Is(err, lock.ErrUnsupported) {
+				return err
+			}
+			return nil // a node that is away now is no reason: the others serve
 		})
 		if err != nil {
 			return err

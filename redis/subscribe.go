@@ -113,41 +113,36 @@ func (s *subscription) start(ctx context.Context) bool {
 // run keeps the subscription until ctx ends or the server refuses it.
 func (s *subscription) run(ctx context.Context, done chan struct{}) {
 	defer close(done)
+	failures := 0
 	for ctx.Err() == nil {
 		pubsub := s.client.Subscribe(ctx, s.channel)
 		s.mu.Lock()
 		s.pubsub = pubsub
 		closed := s.closed
 		s.mu.Unlock()
-		if !closed {
-			s.listen(ctx, pubsub)
+		for more := !closed; more; {
+			m, err := pubsub.Receive(ctx)
+			if err == nil {
+				failures = 0
+				s.heard(ctx, m)
+				continue
+			}
+			// A connection that broke is made anew by the next Receive.
+			more = !s.down(err) && !errors.Is(err, goredis.ErrClosed) && ctx.Err() == nil
+			s.pause(ctx, failures)
+			failures++
 		}
 		pubsub.Close() //nolint:errcheck // it is given up
 	}
 }
 
-// listen passes messages on until pubsub is closed or the server refuses it. A
-// connection that breaks is made anew by go-redis at the next Receive.
-func (s *subscription) listen(ctx context.Context, pubsub *goredis.PubSub) {
-	failures := 0
-	for {
-		m, err := pubsub.Receive(ctx)
-		if err == nil {
-			failures = 0
-			s.heard(ctx, m)
-			continue
-		}
-		if s.down(err) || errors.Is(err, goredis.ErrClosed) {
-			return
-		}
-		pause := time.NewTimer(min(time.Duration(failures)*50*time.Millisecond, time.Second))
-		failures++
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return
-		}
+// pause waits a little longer with each failure in a row, up to 1 s.
+func (s *subscription) pause(ctx context.Context, failures int) {
+	timer := time.NewTimer(min(time.Duration(failures)*50*time.Millisecond, time.Second))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 

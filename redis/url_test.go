@@ -144,6 +144,21 @@ func TestBadArguments(t *testing.T) {
 	}
 }
 
+// A message to a subscriber of a replica is not counted by the master.
+func TestReaderOfReplicas(t *testing.T) {
+	s := startServer(t)
+	client := goredis.NewClusterClient(&goredis.ClusterOptions{
+		RouteRandomly: true,
+		ClusterSlots: func(context.Context) ([]goredis.ClusterSlot, error) {
+			return []goredis.ClusterSlot{{Start: 0, End: slots - 1, Nodes: []goredis.ClusterNode{{Addr: s.Addr()}}}}, nil
+		},
+	})
+	defer client.Close()
+	if _, err := NewBackend(t.Context(), client, Options{}); !errors.Is(err, lock.ErrUnsupported) || !strings.Contains(err.Error(), "ReadOnly") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestNewRefusesOptionsAfterwards(t *testing.T) {
 	s := startServer(t)
 	if l, err := New(t.Context(), s.admin(), Options{}, lock.TTL(time.Millisecond)); !errors.Is(err, lock.ErrInvalid) || l != nil {
