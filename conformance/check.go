@@ -45,15 +45,16 @@ const (
 	needNetwork  = "Network"      // clients reach the store over TCP
 	needURL      = "URL"          // Subject.Open reads the URL as lock.Open does
 	needOwner    = "Owner"        // a HeldError says the holder's label
+	needLogin    = "Login"        // Server.Login
 	needChildren = "Children"     // other processes reach the store, and can be stopped and killed
 )
 
 // Abilities are the names that Subject.Without may have: Steal, Residue, Pause
 // (with Resume), Restart (with Kill), SmallestPool, Network (the suite's proxy),
-// URL (Open reads its URL as lock.Open does), Owner (HeldError tells it) and
-// Children.
+// URL (Open reads its URL as lock.Open does), Login (Server.Login), Owner
+// (HeldError tells it) and Children.
 func Abilities() []string {
-	return []string{needSteal, needResidue, needPause, needRestart, needPool, needNetwork, needURL, needOwner, needChildren}
+	return []string{needSteal, needResidue, needPause, needRestart, needPool, needNetwork, needURL, needLogin, needOwner, needChildren}
 }
 
 // Checks returns all checks, in the order in which they run.
@@ -61,7 +62,7 @@ func Checks() []Check { return slices.Clone(checks) }
 
 var checks = slices.Concat(
 	exclusionChecks, releaseChecks, trustChecks, ttlChecks, waitChecks, nameChecks, tokenChecks, lifeChecks,
-	urlChecks, networkChecks, processChecks, loadChecks, serverChecks,
+	urlChecks, networkChecks, ctxChecks, processChecks, loadChecks, serverChecks,
 )
 
 // Reasons for which a check does not apply.

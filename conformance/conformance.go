@@ -76,6 +76,9 @@ type Server struct {
 	Restart func() error                                 // after Kill, on the same address
 	Steal   func(ctx context.Context, name string) error // an administrator takes the lock's own entry away
 
+	// Login makes a user who may do all that locks need.
+	Login func(ctx context.Context, user, password string) error
+
 	// Residue lists what the lock of that name has left at the store, without
 	// what is documented to stay, such as a counter of tokens.
 	Residue func(ctx context.Context, name string) ([]string, error)

@@ -162,6 +162,8 @@ var mutants = []mutant{
 	{"tells no loss", seamed(do), map[string]string{"do-tells-loss": "gave no error"}},
 	// URLs.
 	{"ignores an unknown parameter", opens(func(url string) string { return strings.ReplaceAll(url, "&tll=5s", "") }), map[string]string{"url-mistakes": "store unavailable"}},
+	{"takes a plus for a space", opens(func(url string) string { return strings.Replace(url, "+a%2B", "%20a%2B", 1) }), map[string]string{"url-password": "wrong user or password"}},
+	{"takes the brackets off an address", opens(func(url string) string { return strings.NewReplacer("[", "", "]", "").Replace(url) }), map[string]string{"url-ipv6": ""}},
 	{"takes minutes for milliseconds", opens(func(url string) string { return strings.Replace(url, "ttl=2m", "ttl=200ms", 1) }), map[string]string{"url-durations": "the TTL is"}},
 	{"ignores a setting", opens(func(url string) string { return strings.ReplaceAll(url, "&renew=false", "") }), map[string]string{"url-settings": "to run out|was renewed"}},
 }

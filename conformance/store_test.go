@@ -25,6 +25,7 @@ type store struct {
 
 	mu      sync.Mutex
 	entries map[string]*storeEntry
+	users   map[string]string   // their passwords
 	voids   map[string]bool     // IDs that were released: their late requests take nothing
 	queues  map[string][]string // only with a flaw
 	last    int64               // token
@@ -43,13 +44,14 @@ type storeEntry struct {
 // question is a client's line, answerLine the server's.
 type question struct {
 	Op, ID, Owner string
+	User, Pass    string
 	Key           []byte // JSON would change a string that is not UTF-8
 	TTL           time.Duration
 	Wait          bool
 }
 
 type answerLine struct {
-	Outcome string // granted, held, ok, lost
+	Outcome string // granted, held, ok, lost, denied
 	Owner   string
 	Token   int64
 	Left    time.Duration
@@ -57,7 +59,7 @@ type answerLine struct {
 
 func startStore(flaw string) (*conformance.Server, error) {
 	s := &store{
-		flaw: flaw, addr: "127.0.0.1:0", entries: make(map[string]*storeEntry), voids: make(map[string]bool),
+		flaw: flaw, addr: "127.0.0.1:0", entries: make(map[string]*storeEntry), voids: make(map[string]bool), users: make(map[string]string),
 		queues: make(map[string][]string), conns: make(map[net.Conn]bool),
 	}
 	if err := s.start(); err != nil {
@@ -65,7 +67,7 @@ func startStore(flaw string) (*conformance.Server, error) {
 	}
 	return &conformance.Server{
 		URL: "teststore://" + s.addr + "?flaw=" + strings.ReplaceAll(flaw, " ", "%20"), Stop: s.kill,
-		Pause: s.pause, Resume: s.resume, Kill: s.kill, Restart: s.start, Steal: s.steal, Residue: s.residue,
+		Pause: s.pause, Resume: s.resume, Kill: s.kill, Restart: s.start, Steal: s.steal, Residue: s.residue, Login: s.login,
 	}, nil
 }
 
@@ -141,6 +143,13 @@ func (s *store) steal(_ context.Context, name string) error {
 		s.last = 0
 	}
 	delete(s.entries, key)
+	return nil
+}
+
+func (s *store) login(_ context.Context, user, password string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.users[user] = password
 	return nil
 }
 
@@ -228,6 +237,9 @@ func (s *store) answer(q question) answerLine {
 	key := s.key(string(q.Key))
 	e := s.live(key)
 	ours := e != nil && e.id == q.ID
+	if q.User+q.Pass != "" && (q.Pass == "" || s.users[q.User] != q.Pass) {
+		return answerLine{Outcome: "denied"}
+	}
 	switch q.Op {
 	case "acquire":
 		return s.acquire(q, key, e)

@@ -16,14 +16,14 @@ func init() { lock.Register(openStore, "teststore") }
 
 // storeClient is the Backend of a store: it dials for each request, and polls.
 type storeClient struct {
-	addr string
-	g    lock.Guarantees
+	addr, user, pass string
+	g                lock.Guarantees
 }
 
 func openStore(ctx context.Context, u *lock.URL) (lock.Backend, error) {
 	flaw := u.Str("flaw", "")
-	if len(u.Hosts) != 1 || u.Path != "" || u.User != "" {
-		u.Mistake("want teststore://host:port")
+	if len(u.Hosts) != 1 || u.Path != "" {
+		u.Mistake("want teststore://user:password@host:port")
 	}
 	if err := u.Check(); err != nil {
 		return nil, err
@@ -32,6 +32,8 @@ func openStore(ctx context.Context, u *lock.URL) (lock.Backend, error) {
 		Backend: "teststore", Fencing: lock.FencingDurable, Ends: lock.EndsClock,
 		MinTTL: 100 * time.Millisecond, MaxTTL: time.Hour, Extend: true, Survives: lock.FaultRestart | lock.FaultClock,
 	}}
+	b.user = u.User
+	b.pass, _ = u.Password()
 	if _, err := b.ask(ctx, question{Op: "ping"}); err != nil {
 		return nil, err
 	}
@@ -47,6 +49,7 @@ func (b *storeClient) ask(ctx context.Context, q question) (a answerLine, err er
 			err = fmt.Errorf("%w: %w", lock.ErrUnavailable, err)
 		}
 	}()
+	q.User, q.Pass = b.user, b.pass
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", b.addr)
 	if err != nil {
 		return a, errors.Join(errNotSent, err)
@@ -60,7 +63,13 @@ func (b *storeClient) ask(ctx context.Context, q question) (a answerLine, err er
 	if err != nil {
 		return a, err
 	}
-	return a, json.Unmarshal(line, &a)
+	if err := json.Unmarshal(line, &a); err != nil {
+		return a, err
+	}
+	if a.Outcome == "denied" {
+		return a, errors.New("wrong user or password")
+	}
+	return a, nil
 }
 
 var errNotSent = errors.New("nothing was sent")

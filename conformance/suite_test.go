@@ -23,7 +23,7 @@ func TestConformance(t *testing.T) { conformance.Run(t, broken("")) }
 // check's, but for those that need what only one backend has.
 func TestCases(t *testing.T) {
 	generic := strings.Fields(`A01 A02 A03 A06 A08 A10 A13 B01 B02 B03 B07 B11 B12 B14 B15 B17 B18 C01 C02 C06 C07 C08 C09 C13 C16 C18
-		D04 D05 D07 D08 E01 E02 E08 E09 K01 K02 K03 L04 M01 M02 M03 M06`)
+		D04 D05 D07 D08 E01 E02 E08 E09 K01 K02 K03 L01 L02 L03 L04 M01 M02 M03 M06`)
 	seen := make(map[string]bool)
 	names := make(map[string]bool)
 	sentence := regexp.MustCompile(`^[A-Z].*[^.]\.$`)

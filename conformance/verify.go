@@ -187,7 +187,7 @@ func (r *runner) without(ability string) string {
 		return "Subject.Without has " + ability
 	}
 	switch ability {
-	case needPause, needRestart, needNetwork, needChildren, needPool:
+	case needPause, needRestart, needNetwork, needChildren, needPool, needLogin:
 		if r.subject.InProcess {
 			return "needs " + ability + ", and the store lives in this process"
 		}
@@ -223,6 +223,8 @@ func (r *runner) missing(ability string) error {
 		there = r.server.Pause != nil && r.server.Resume != nil
 	case needRestart:
 		there = r.server.Kill != nil && r.server.Restart != nil
+	case needLogin:
+		there = r.server.Login != nil
 	case needPool:
 		there = r.subject.SmallestPool != nil
 	case needChildren:

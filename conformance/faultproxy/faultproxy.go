@@ -32,7 +32,7 @@ var (
 // Delay passes everything on d later, each way.
 func Delay(d time.Duration) Mode { return Mode{delay: d} }
 
-// Proxy listens on a loopback port of its own. Its methods may be called from
+// Proxy listens on a port and passes on to a server what comes there. Its methods may be called from
 // any goroutine.
 type Proxy struct {
 	target   string
@@ -56,13 +56,16 @@ type pair struct {
 	once           sync.Once
 }
 
-// New starts a proxy before target, a host:port.
-func New(target string) (*Proxy, error) {
-	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+// New starts a proxy before target, a host:port, on a free port of 127.0.0.1.
+func New(target string) (*Proxy, error) { return Listen("127.0.0.1:0", target) }
+
+// Listen is New on an address of the caller's.
+func Listen(addr, target string) (*Proxy, error) {
+	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("fault proxy: %w", err)
 	}
-	p := &Proxy{target: target, listener: l, changed: make(chan struct{}), pairs: make(map[*pair]struct{})}
+	p := &Proxy{target: target, listener: l.(*net.TCPListener), changed: make(chan struct{}), pairs: make(map[*pair]struct{})}
 	p.running.Go(p.accept)
 	return p, nil
 }
