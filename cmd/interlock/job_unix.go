@@ -24,12 +24,13 @@ import (
 type watch struct {
 	*job
 	guard    *exec.Cmd
-	orders   *json.Encoder
+	control  *os.File  // to the guard
 	news     chan news // closed when the guard is gone
 	group    int       // COMMAND's; 0 before it was started
 	terminal terminal
 	anchor   anchor
 	sent     time.Time // the deadline that the guard was told
+	lost     bool      // the lock was lost before COMMAND's end was known
 }
 
 // anchor is one moment on two clocks.
@@ -116,7 +117,7 @@ func (w *watch) start() error {
 	if err := w.guard.Start(); err != nil {
 		return err
 	}
-	w.orders = json.NewEncoder(control)
+	w.control = control
 	w.news = make(chan news)
 	go func() {
 		defer close(w.news)
@@ -171,11 +172,24 @@ func (w *watch) sendDeadline() {
 		o.Deadline = w.anchor.elapsed + deadline.Sub(w.anchor.mono) - killMargin(w.handle.TTL())
 	}
 	w.anchor, w.sent = now, deadline
-	_ = w.orders.Encode(o) // if the guard is gone, its news end
+	w.tell(o)
+}
+
+// tell sends an order. If the guard is gone, its news end; if it is stopped and
+// the pipe is full, the order is dropped, which leaves it an earlier deadline. A
+// pipe takes so few bytes whole or not at all.
+func (w *watch) tell(o order) {
+	text, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // there are only numbers in it
+	}
+	_ = w.control.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	_, _ = w.control.Write(append(text, '\n'))
 }
 
 // tellLost has the group ended, and returns after how long it must be dead.
 func (w *watch) tellLost() time.Duration {
+	w.lost = true
 	var lostErr *lock.LostError
 	var left time.Duration
 	if errors.As(context.Cause(w.handle.Context()), &lostErr) && (lostErr.Cause == lock.CauseTaken || lostErr.Cause == lock.CauseSessionEnded) {
@@ -188,7 +202,7 @@ func (w *watch) tellLost() time.Duration {
 	if err != nil {
 		left = 0
 	}
-	_ = w.orders.Encode(order{Deadline: max(1, now+left), End: true})
+	w.tell(order{Deadline: max(1, now+left), End: true})
 	return left
 }
 
@@ -204,7 +218,7 @@ func (w *watch) killGroup() {
 // whether the group is still COMMAND's.
 func (w *watch) pass(s syscall.Signal) {
 	w.report.note("signal", "signal", s.String())
-	_ = w.orders.Encode(order{Signal: int(s)})
+	w.tell(order{Signal: int(s)})
 }
 
 // stopped handles a stop of COMMAND: by the terminal because it wants the
@@ -223,7 +237,7 @@ func (w *watch) stopped(s syscall.Signal) {
 	if wantsForeground && w.terminal.ours() {
 		w.terminal.give(w.group)
 	}
-	_ = w.orders.Encode(order{Signal: int(syscall.SIGCONT)})
+	w.tell(order{Signal: int(syscall.SIGCONT)})
 }
 
 // suspend stops interlock's own process group, as the terminal would have done,
@@ -255,7 +269,7 @@ func interruptGroup() {
 // ended is the usual end.
 func (w *watch) ended(n news) ending {
 	_ = w.guard.Wait()
-	e := ending{code: n.Code, told: n.Told}
+	e := ending{code: n.Code, told: n.Told || w.lost}
 	if n.Err != "" {
 		e.err = errors.New(n.Err)
 	}

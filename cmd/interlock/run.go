@@ -42,7 +42,7 @@ Exit codes: COMMAND's own, or 128 + n if signal n ended it, and of interlock:
    69  the store did not answer, or refused
    71  the operating system refused what interlock needs
    75  another has the lock
-   79  the lock was lost; COMMAND was ended if it still ran
+   79  the lock was lost, and COMMAND was ended or had succeeded
   126  COMMAND cannot be executed
   127  COMMAND was not found`
 
@@ -118,34 +118,6 @@ func (o *runOptions) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// options are the settings of the lock.
-func (o *runOptions) options(r *reporter, renewed chan<- struct{}) []lock.SetupOption {
-	opts := []lock.SetupOption{lock.Observe(func(_ context.Context, e lock.Event) {
-		if e.Kind == lock.EventRenew {
-			select {
-			case renewed <- struct{}{}:
-			default:
-			}
-		}
-	})}
-	if r.log != nil {
-		opts = append(opts, lock.Logger(r.log))
-	}
-	if o.ttl > 0 {
-		opts = append(opts, lock.TTL(o.ttl))
-	}
-	if o.minHold > 0 {
-		opts = append(opts, lock.MinHold(o.minHold))
-	}
-	if o.maxHold > 0 {
-		opts = append(opts, lock.MaxHold(o.maxHold))
-	}
-	if o.owner != "" {
-		opts = append(opts, lock.Owner(o.owner))
-	}
-	return opts
-}
-
 // run takes the lock, runs the command under it, and returns the exit code.
 func (o *runOptions) run(cmd *cobra.Command, name string, argv []string) int {
 	r := newReporter(o.json, o.quiet)
@@ -182,10 +154,14 @@ func (o *runOptions) run(cmd *cobra.Command, name string, argv []string) int {
 	}
 
 	began := time.Now()
+	minHold := o.minHold
+	if minHold == 0 {
+		minHold = minHoldOf(url)
+	}
 	token, _ := h.Token()
 	r.note("acquired", "name", name, "token", int64(token), "ttl", h.TTL().String())
 	j := job{
-		handle: h, argv: argv, env: environment(name, token), grace: killGrace(h.TTL(), o.maxHold),
+		handle: h, argv: argv, env: environment(name, token), grace: killGrace(h),
 		renewed: renewed, signals: passOn, report: r,
 	}
 	end := j.run()
@@ -194,7 +170,7 @@ func (o *runOptions) run(cmd *cobra.Command, name string, argv []string) int {
 		r.fail("os", "the processes of COMMAND do not end; the lock is not freed by interlock")
 		return exitOS
 	}
-	if rest := o.minHold - time.Since(began); rest > 0 && h.Err() == nil {
+	if rest := minHold - time.Since(began); rest > 0 && h.Err() == nil {
 		stay(r, h, rest, passOn)
 	}
 	code := o.finish(r, locker, h, end)
@@ -265,80 +241,6 @@ type ending struct {
 	interrupted bool  // by Ctrl-C on a terminal that only COMMAND was listening to
 }
 
-// killGrace is the time from SIGTERM to SIGKILL for a lock that is not renewed.
-func killGrace(ttl, maxHold time.Duration) time.Duration {
-	grace := min(ttl/4, 10*time.Second)
-	if maxHold > 0 {
-		grace = min(grace, maxHold/4)
-	}
-	return grace
-}
-
-// takenGrace is the time from SIGTERM to SIGKILL for a lock that another may
-// have already.
-const takenGrace = time.Second
-
-// attemptTimeout bounds the opening, and a single try, on a store that does not
-// answer.
-const attemptTimeout = 10 * time.Second
-
-// acquire opens the store and takes the lock.
-func (o *runOptions) acquire(ctx context.Context, url, name string, opts []lock.SetupOption) (lock.Locker, *lock.Handle, error) {
-	cancel := context.CancelFunc(func() {})
-	switch {
-	case !o.wait.set || o.wait.d == 0:
-		ctx, cancel = context.WithTimeout(ctx, attemptTimeout)
-	case !o.wait.forever:
-		ctx, cancel = context.WithTimeout(ctx, o.wait.d)
-	}
-	defer cancel()
-	locker, err := o.open(ctx, url, opts)
-	if err != nil {
-		return nil, nil, err
-	}
-	var own []lock.Option
-	if locker.Guarantees().Fencing > lock.FencingNone {
-		own = append(own, lock.WithToken())
-	}
-	take := locker.Acquire
-	if !o.wait.set || o.wait.d == 0 && !o.wait.forever {
-		take = locker.TryAcquire
-	}
-	h, err := take(ctx, name, own...)
-	return locker, h, err
-}
-
-// open opens the store, and goes on trying while it is away if the lock is to be
-// waited for.
-func (o *runOptions) open(ctx context.Context, url string, opts []lock.SetupOption) (lock.Locker, error) {
-	for {
-		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
-		locker, err := lock.Open(attempt, url, opts...)
-		cancel()
-		if err == nil || !o.wait.set || !errors.Is(err, lock.ErrUnavailable) || ctx.Err() != nil {
-			return locker, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(500 * time.Millisecond):
-		}
-	}
-}
-
-// notAcquired reports why there is no lock, and returns the exit code.
-func notAcquired(r *reporter, cmd *cobra.Command, err error) int {
-	switch {
-	case errors.Is(err, lock.ErrHeld):
-		r.held(err)
-		return exitHeld
-	case errors.Is(err, lock.ErrInvalid), errors.Is(err, lock.ErrUnsupported), errors.Is(err, lock.ErrNoToken):
-		return r.misuse(cmd, err)
-	}
-	r.fail("unavailable", err.Error())
-	return exitUnavailable
-}
-
 // findCommand makes sure that the command can be executed, before a lock is
 // taken for it.
 func findCommand(r *reporter, command string) int {
@@ -369,6 +271,16 @@ func environment(name string, token lock.Token) []string {
 	return env
 }
 
+// minHoldOf is the min_hold of a URL that was opened: on a store where no clock
+// ends a lock, it is for whoever holds to stay.
+func minHoldOf(url string) time.Duration {
+	u, err := lock.ParseURL(url)
+	if err != nil {
+		return 0
+	}
+	return u.Duration("min_hold", 0)
+}
+
 // stay keeps the lock for the rest of its least time. A signal ends that.
 func stay(r *reporter, h *lock.Handle, rest time.Duration, signals <-chan os.Signal) {
 	r.note("staying", "for", rest.String())
@@ -386,34 +298,6 @@ func stay(r *reporter, h *lock.Handle, rest time.Duration, signals <-chan os.Sig
 				return
 			}
 		}
-	}
-}
-
-// interruptible returns a context that a signal ends, and a function that stops
-// listening and says which signal that was.
-func interruptible() (context.Context, func() os.Signal) {
-	ctx, cancel := context.WithCancel(context.Background())
-	c := make(chan os.Signal, 1)
-	for _, s := range endingSignals {
-		if !signal.Ignored(s) {
-			signal.Notify(c, s)
-		}
-	}
-	got, stop, done := os.Signal(nil), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		select {
-		case got = <-c:
-			cancel()
-		case <-stop:
-		}
-	}()
-	return ctx, func() os.Signal {
-		signal.Stop(c)
-		close(stop)
-		<-done
-		cancel()
-		return got
 	}
 }
 
@@ -439,33 +323,16 @@ func ends(s os.Signal) bool {
 	return false
 }
 
-// waitFlag is a duration or "forever".
-type waitFlag struct {
-	set, forever bool
-	d            time.Duration
+// killGrace is the time from SIGTERM to SIGKILL for a lock that is not renewed, or
+// held for as long as it may.
+func killGrace(h *lock.Handle) time.Duration {
+	grace := min(h.TTL()/4, 10*time.Second)
+	if d := h.Deadline(); !d.IsZero() {
+		grace = min(grace, max(0, time.Until(d))/4)
+	}
+	return grace
 }
 
-func (w *waitFlag) Set(s string) error {
-	*w = waitFlag{set: true, forever: s == "forever"}
-	if w.forever {
-		return nil
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d < 0 {
-		return errors.New(`want a duration such as 30s, or "forever"`)
-	}
-	w.d = d
-	return nil
-}
-
-func (w *waitFlag) String() string {
-	switch {
-	case w.forever:
-		return "forever"
-	case w.set:
-		return w.d.String()
-	}
-	return ""
-}
-
-func (w *waitFlag) Type() string { return "duration" }
+// takenGrace is the time from SIGTERM to SIGKILL for a lock that another may
+// have already.
+const takenGrace = time.Second

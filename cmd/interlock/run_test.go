@@ -51,7 +51,7 @@ func TestExitCodes(t *testing.T) {
 		{"negative wait", url, []string{"--wait=-5s", "n", "--", "true"}, 64, "forever"},
 		{"zero ttl", url, []string{"--ttl=0s", "n", "--", "true"}, 64, "not positive"},
 		{"ttl too short", url, []string{"--ttl=1ms", "n", "--", "true"}, 64, "100ms"},
-		{"holds cross", url, []string{"--min-hold=5s", "--max-hold=1s", "n", "--", "true"}, 64, "longer"},
+		{"holds cross", url, []string{"--min-hold=5s", "--max-hold=3s", "n", "--", "true"}, 64, "longer"},
 		{"unknown scheme", "redsi://h", []string{"n", "--", "true"}, 64, "redsi"},
 		{"unknown parameter", url + "?tll=5s", []string{"n", "--", "true"}, 64, "tll"},
 		{"parameter of the Locker", url + "?ttl=5s", []string{"n", "--", "true"}, 0, ""},
@@ -258,12 +258,12 @@ func TestMinHold(t *testing.T) {
 
 func TestMaxHold(t *testing.T) {
 	url, work := fileURL(t), newBusy(t)
-	p := start(t, url, append([]string{"--max-hold=1s", "n", "--"}, work.argv()...)...)
+	p := start(t, url, append([]string{"--max-hold=3s", "n", "--"}, work.argv()...)...)
 	work.mustWork()
 	began := time.Now()
 	h := take(t, rival(t, url), "n")
 	work.mustRest("after a rival had the lock")
-	if took := time.Since(began); took > 3*time.Second {
+	if took := time.Since(began); took > 6*time.Second {
 		t.Errorf("COMMAND had the lock for %v", took)
 	}
 	p.mustEnd(exitLost)
@@ -316,4 +316,25 @@ func TestNoSecretInMessages(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestHoldsOfTheURL(t *testing.T) {
+	url := fileURL(t)
+	began := time.Now()
+	if code, stderr := run(t, url+"?min_hold=700ms", "n", "--", "true"); code != 0 {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	if took := time.Since(began); took < 700*time.Millisecond {
+		t.Errorf("min_hold=700ms: ended after %v", took)
+	}
+	p := start(t, url+"?max_hold=2s", "n", "--", "sh", "-c",
+		`exec 2>/dev/null; trap "echo told; exit 0" TERM; echo ready; while :; do sleep 0.01; done`)
+	began = time.Now()
+	p.expect("ready")
+	p.expect("told")
+	// SIGTERM is due half a second before the end. COMMAND may be late to start.
+	if took := time.Since(began); took < 1200*time.Millisecond {
+		t.Errorf("max_hold=2s: COMMAND was told to end after %v", took)
+	}
+	p.mustEnd(exitLost)
 }
