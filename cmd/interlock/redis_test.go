@@ -62,7 +62,7 @@ func TestRedisCommandIsDeadBeforeARivalHasTheLock(t *testing.T) {
 
 func TestRedisRemovedKeyEndsCommand(t *testing.T) {
 	server := testserver.NeedRedis(t, testserver.RedisOptions{})
-	p := start(t, server.URL()+"?prefix=removed:", "--ttl=1s", "n", "--", "sh", "-c",
+	p := start(t, server.URL()+"?prefix=removed:", "--ttl=3s", "n", "--", "sh", "-c",
 		`exec 2>/dev/null; trap "echo told; exit 5" TERM; echo ready; while :; do sleep 0.01; done`)
 	p.expect("ready")
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
