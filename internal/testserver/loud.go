@@ -17,7 +17,7 @@ func skipOrFail(t testing.TB, server, cure string, err error) {
 	case required(server):
 		t.Fatalf("%s needs %s, and INTERLOCK_REQUIRE=%s demands it: %v", t.Name(), server, os.Getenv("INTERLOCK_REQUIRE"), err)
 	}
-	line := fmt.Sprintf("NOT RUN: %s needs %s (%s): %v", t.Name(), server, cure, err)
+	line := fmt.Sprintf("NOT RUN: %s needs %s (%s): %s", t.Name(), server, cure, reason(err))
 	sayLoud(line)
 	t.Skip(line)
 }

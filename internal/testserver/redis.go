@@ -91,7 +91,7 @@ func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 		}
 		reasons = append(reasons, err)
 	}
-	return nil, noneOf("redis", reasons)
+	return nil, noneOf(reasons)
 }
 
 const redisCure = "set INTERLOCK_REDIS_ADDR, install redis-server, or start Docker"

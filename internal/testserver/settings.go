@@ -50,11 +50,14 @@ func unavailable(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrNone, fmt.Errorf(format, args...))
 }
 
-// noneOf joins why each way could not give server, in one line.
-func noneOf(server string, reasons []error) error {
+// noneOf joins why each way could not give a server, in one line.
+func noneOf(reasons []error) error {
 	text := make([]string, len(reasons))
 	for i, r := range reasons {
-		text[i] = strings.TrimPrefix(r.Error(), ErrNone.Error()+": ")
+		text[i] = reason(r)
 	}
-	return fmt.Errorf("%w: %s: %s", ErrNone, server, strings.Join(text, "; "))
+	return fmt.Errorf("%w: %s", ErrNone, strings.Join(text, "; "))
 }
+
+// reason is an error's text without ErrNone's.
+func reason(err error) string { return strings.TrimPrefix(err.Error(), ErrNone.Error()+": ") }

@@ -66,7 +66,7 @@ func TestWithoutServer(t *testing.T) {
 	said := ""
 	defer func(before func(string)) { sayLoud = before }(sayLoud)
 	sayLoud = func(line string) { said = line }
-	none := noneOf("redis", []error{unavailable("not on PATH"), unavailable("no engine")})
+	none := noneOf([]error{unavailable("not on PATH"), unavailable("no engine")})
 	for _, c := range []struct {
 		name, require string
 		err           error
