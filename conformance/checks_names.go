@@ -131,7 +131,7 @@ func nameHashesAreWide(ctx context.Context, t *T) error {
 		c.free(h)
 		c.free(other)
 	}
-	prefix, n := t.name(), t.count(400, 20000)
+	prefix, n := t.name(), t.count(400, 2000)
 	const hands = 4
 	held := make([][]handle, hands)
 	err := t.all(hands, func(part int) error {

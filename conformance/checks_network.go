@@ -302,7 +302,7 @@ func acquireAfterPartition(ctx context.Context, t *T) error {
 		p.SetMode(faultproxy.Pass)
 		back := time.Now()
 		if err := t.all(2, func(int) error {
-			h := a.takeWithin(20*time.Second, name, lock.TTL(t.ttl(10*time.Second)))
+			h := a.takeWithin(ttl+4*soon, name, lock.TTL(t.ttl(10*time.Second)))
 			t.wantIs("Release of the lost lock", a.release(old), lock.ErrLost)
 			t.must(h.Err())
 			a.free(h)
@@ -324,7 +324,7 @@ func givenUpWaitWhileCut(ctx context.Context, t *T) error {
 	h := a.take(name, lock.TTL(t.ttl(20*time.Second)))
 	waiting := t.start(func() error {
 		return t.all(10, func(i int) error {
-			err := t.within(time.Duration(200+i*20)*time.Millisecond, func(ctx context.Context) error {
+			err := t.within(time.Duration(600+i*20)*time.Millisecond, func(ctx context.Context) error {
 				_, err := b.acquire(ctx, name, lock.TTL(ttl))
 				return err
 			})
@@ -332,11 +332,11 @@ func givenUpWaitWhileCut(ctx context.Context, t *T) error {
 			return nil
 		})
 	})
-	t.pause(150 * time.Millisecond)
+	t.pause(500 * time.Millisecond)
 	p.SetMode(faultproxy.Refuse)
 	for range 10 {
 		p.Cut()
-		t.pause(30 * time.Millisecond)
+		t.pause(40 * time.Millisecond)
 	}
 	if err := t.await("ten waits to give up", opBound, waiting); err != nil {
 		return err

@@ -169,7 +169,7 @@ func crashFrees(ctx context.Context, t *T) error {
 		c.mustBeHeld(name, "another process holds it")
 		killed := time.Now()
 		holder.kill()
-		h := c.takeWithin(bound+opBound, name)
+		h := c.takeWithin(bound+2*soon, name)
 		took := time.Since(killed)
 		if took > bound {
 			return fmt.Errorf("the lock of a process that was killed was free after %v, the bound is %v", took, bound)
@@ -192,10 +192,17 @@ func crashInTheMidst(ctx context.Context, t *T) error {
 		if _, err := other.do(order{Op: "cycle", Name: name, TTL: ttl}); err != nil {
 			return err
 		}
-		t.pause(time.Duration(50+rand.IntN(100)) * time.Millisecond)
+		t.until("a child process to begin its cycles", opBound, func() bool {
+			h, err := c.try(name)
+			if err == nil {
+				c.free(h)
+			}
+			return errors.Is(err, lock.ErrHeld)
+		})
+		t.pause(time.Duration(rand.IntN(50_000)) * time.Microsecond)
 		killed := time.Now()
 		other.kill()
-		h := c.takeWithin(ttl+soon+opBound, name)
+		h := c.takeWithin(ttl+2*soon, name)
 		if took := time.Since(killed); took > ttl+soon {
 			return fmt.Errorf("a process that was killed in the midst of its cycles blocked others for %v, the TTL is %v", took, ttl)
 		}

@@ -51,7 +51,7 @@ func ttlIsKept(ctx context.Context, t *T) error {
 			p.SetMode(faultproxy.Blackhole) // or the holder itself would tidy up
 		}
 		effective := h.TTL()
-		next := b.takeWithin(effective+soon+opBound, name)
+		next := b.takeWithin(effective+2*soon, name)
 		took := time.Since(began)
 		b.free(next)
 		if took < ttl {

@@ -276,7 +276,7 @@ func expiryWakes(ctx context.Context, t *T) error {
 	ttl := t.ttl(400 * time.Millisecond)
 	began := time.Now()
 	a.take(name, lock.TTL(ttl), lock.NoRenew())
-	h := b.takeWithin(ttl+soon+opBound, name)
+	h := b.takeWithin(ttl+2*soon, name)
 	if took := time.Since(began); took > ttl+soon {
 		return fmt.Errorf("a lock of TTL %v reached its waiter after %v", ttl, took)
 	}

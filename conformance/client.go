@@ -210,7 +210,7 @@ func (t *T) wantLost(cause error, name string, causes ...lock.LossCause) {
 		}
 	}
 	if len(causes) > 0 {
-		t.fail("the cause of the loss is %v (%v), want one of %v", lost.Cause, cause, causes)
+		t.fail("the cause of the loss is %v (%w), want one of %v", lost.Cause, cause, causes)
 	}
 }
 

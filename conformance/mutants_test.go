@@ -214,13 +214,21 @@ func TestMutants(t *testing.T) {
 						continue
 					}
 					t.Run(check+"/"+m.flaw, func(t *testing.T) {
-						var began time.Time
+						want := regexp.MustCompile(says)
+						var took time.Duration
 						found := make(chan error, 1)
 						go func() {
 							slots <- struct{}{}
 							defer func() { <-slots }()
-							began = time.Now()
-							found <- m.check(t.Context(), check)
+							began := time.Now()
+							var err error
+							for range 3 { // a busy machine can hide what is a matter of time
+								if err = m.check(t.Context(), check); err != nil && want.MatchString(err.Error()) {
+									break
+								}
+							}
+							took = time.Since(began)
+							found <- err
 						}()
 						if phase == "together" {
 							t.Parallel()
@@ -229,8 +237,8 @@ func TestMutants(t *testing.T) {
 						if err == nil {
 							t.Fatalf("a locker that %s passes the check %s", m.flaw, check)
 						}
-						t.Logf("%v: %.600v", time.Since(began).Round(time.Millisecond), err)
-						if !regexp.MustCompile(says).MatchString(err.Error()) {
+						t.Logf("%v: %.600v", took.Round(time.Millisecond), err)
+						if !want.MatchString(err.Error()) {
 							t.Errorf("a locker that %s fails the check %s, but not for its flaw, which would match %q: %v", m.flaw, check, says, err)
 						}
 					})

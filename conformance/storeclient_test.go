@@ -42,7 +42,11 @@ func openStore(ctx context.Context, u *lock.URL) (lock.Backend, error) {
 
 // ask makes one request. Its error is ErrUnavailable.
 func (b *storeClient) ask(ctx context.Context, q question) (a answerLine, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 900*time.Millisecond)
+	bound := 900 * time.Millisecond // below what the checks of outages have the network or the server silent for
+	if q.Op == "ping" {
+		bound = 5 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	defer func() {
 		if err != nil {
