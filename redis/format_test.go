@@ -62,6 +62,29 @@ func TestFormatNames(t *testing.T) {
 	}
 }
 
+// TestRightsOnPage compares what docs/backends/redis.md and the package comment
+// ask for with the rights that TestRights finds to be enough, and each needed.
+func TestRightsOnPage(t *testing.T) {
+	for _, file := range []string{"../docs/backends/redis.md", "redis.go"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := regexp.MustCompile(`~app:\* &app:\* ([^\n]*\n[^\n]*)\n`).FindSubmatch(text)
+		if m == nil {
+			t.Errorf("%s names no rights", file)
+			continue
+		}
+		have := regexp.MustCompile(`\+\w+`).FindAllString(string(m[1]), -1)
+		want := slices.Clone(rights)
+		slices.Sort(have)
+		slices.Sort(want)
+		if !slices.Equal(have, want) {
+			t.Errorf("%s names the rights\n%q, tested are\n%q", file, have, want)
+		}
+	}
+}
+
 // The acquisitions of docs/format.md.
 var (
 	holder = lock.Request{Name: "sku:42", ID: "J6PJ2QKX5V7MZ4T3N6RABCDEFG", TTL: 10 * time.Second, Owner: "web-1:4711"}
