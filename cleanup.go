@@ -22,6 +22,7 @@ type leftover struct {
 	sched schedItem
 
 	mu      sync.Mutex
+	also    Lease    // of an earlier request without an answer, which may still arrive: freed next
 	orphan  bool     // nobody has ever held it
 	unknown bool     // an earlier request for it had no answer, so "not ours" may be our own doing
 	until   Instant  // MinHold's end, until which it is kept
@@ -86,22 +87,24 @@ func (l *leftover) expire(at Instant) {
 }
 
 func (l *leftover) schedule(at Instant) {
-	l.e.sched.add(&l.sched, at, 0)
+	l.e.sched.add(&l.sched, at, Now(), 0)
 }
 
 func (l *leftover) attempt(f *freeing) {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
-	began := Now()
 	l.mu.Lock()
 	until := l.until
 	l.mu.Unlock()
-	if !until.IsZero() && !until.Reached(began) {
-		l.hold(ctx, f, -began.Sub(until))
-		return
+	if !until.IsZero() {
+		if left := -Now().Sub(until); left > 0 {
+			l.hold(ctx, f, left)
+			return
+		}
 	}
+	began := l.e.timed()
 	err := l.lease.Release(ctx)
-	l.e.emit(ctx, Event{Kind: EventRelease, Name: l.name, Took: Now().Sub(began), Err: err})
+	l.e.emit(ctx, Event{Kind: EventRelease, Name: l.name, Took: l.e.took(began), Err: err})
 	l.mu.Lock()
 	l.now = nil
 	switch {
@@ -120,11 +123,23 @@ func (l *leftover) attempt(f *freeing) {
 		}
 		l.schedule(Now().Add(l.retry.next()))
 	}
+	also := l.also
 	if l.gone {
 		f.err = l.result
+		l.also = nil
 	}
 	l.mu.Unlock()
 	close(f.done)
+	if l.gone && also != nil {
+		l.e.freeOrphan(l.name, also)
+	}
+}
+
+// freeOrphan frees what nobody has held.
+func (e *engine) freeOrphan(name string, lease Lease) {
+	l := &leftover{lease: lease, orphan: true}
+	l.init(e, name)
+	e.free(l)
 }
 
 // hold keeps the lease for the rest of MinHold: at once for all of it where the

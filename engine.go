@@ -129,7 +129,7 @@ func (e *engine) enter(ctx context.Context, name string, wait bool, opts []Optio
 	}
 	e.close.ops.Add(1)
 	defer e.close.ops.Add(-1)
-	began := Now()
+	began := e.timed()
 	var h *Handle
 	switch {
 	case e.isClosing():
@@ -146,7 +146,7 @@ func (e *engine) enter(ctx context.Context, name string, wait bool, opts []Optio
 		h = nil
 	}
 	if e.setup.observe != nil {
-		ev := Event{Kind: EventWait, Name: name, Owner: s.owner, Took: Now().Sub(began), Err: err}
+		ev := Event{Kind: EventWait, Name: name, Owner: s.owner, Took: e.took(began), Err: err}
 		if h != nil {
 			ev.Token = h.token
 		}
@@ -278,6 +278,7 @@ func (e *engine) contend(ctx context.Context, name string, s settings, wait bool
 			}
 		case isTransient(ans.err):
 			last = unavailable(ans.err)
+			h.left.also = h.lease
 			if wait && !outage {
 				e.setup.log.Warn("lock: the store is away, Acquire goes on trying", "backend", e.promise.Backend, "name", name, "err", ans.err)
 			}
@@ -317,15 +318,17 @@ func (e *engine) grant(ctx context.Context, h *Handle, ans *answer) error {
 	} else if h.wantToken || token < 0 {
 		return fmt.Errorf("%w: %s granted without one", ErrNoToken, e.promise.Backend)
 	}
-	if h.bounded() && sent.Add(ttl-e.margin(ttl)).Reached(Now()) {
+	now := Now()
+	if h.bounded() && sent.Add(ttl-e.margin(ttl)).Reached(now) {
 		// It queued, or the answer took, for longer than its trust: what the
 		// store says now counts.
 		var err error
 		if sent, err = e.confirm(ctx, h, ttl); err != nil {
 			return err
 		}
+		now = Now()
 	}
-	return h.activate(sent, ttl, token)
+	return h.activate(sent, now, ttl, token)
 }
 
 // abandon sees to it that nothing of an acquisition that failed stays behind.
@@ -362,9 +365,7 @@ func (e *engine) ask(ctx context.Context, h *Handle, s settings, wait bool) (*an
 		ans.grant, ans.err = e.backend.Acquire(callCtx, req)
 	}, func() {
 		if ans.grant.Lease != nil {
-			l := &leftover{lease: ans.grant.Lease, orphan: true}
-			l.init(e, h.name)
-			e.free(l)
+			e.freeOrphan(h.name, ans.grant.Lease)
 		}
 	})
 	if err := c.wait(ctx, e.closing, lastWord); err != nil {
@@ -434,6 +435,23 @@ func (e *engine) emit(ctx context.Context, ev Event) {
 		ev.Backend = e.promise.Backend
 		e.setup.observe(ctx, ev)
 	}
+}
+
+// timed is the present moment if somebody observes, to whom took then says how
+// long it has been. To read the clocks is a good part of what an uncontended
+// lock costs.
+func (e *engine) timed() Instant {
+	if e.setup.observe == nil {
+		return Instant{}
+	}
+	return Now()
+}
+
+func (e *engine) took(began Instant) time.Duration {
+	if e.setup.observe == nil {
+		return 0
+	}
+	return Now().Sub(began)
 }
 
 // unavailable makes err ErrUnavailable, unless it is one of the package's own.

@@ -440,3 +440,22 @@ func TestTokens(t *testing.T) {
 		wantErr(t, "a negative token", err, ErrNoToken)
 	})
 }
+
+func TestLateCopyOfAnUnansweredRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.acquire = func(_ context.Context, req Request) (Grant, error) {
+			if len(f.requests) == 1 {
+				return Grant{Lease: fakeLease{f, "unanswered"}}, fmt.Errorf("%w: time-out", ErrUnavailable)
+			}
+			return Grant{Lease: fakeLease{f, req.ID}}, nil
+		}
+		l, _ := on(t, f)
+		h := must(t, l)
+		wantErr(t, "Release", h.Release(t.Context()))
+		synctest.Wait()
+		if want := []string{h.id, "unanswered"}; fmt.Sprint(f.released) != fmt.Sprint(want) {
+			t.Errorf("released %v, want %v: the first copy of the request may still arrive", f.released, want)
+		}
+	})
+}
