@@ -37,6 +37,12 @@ type schedule struct {
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("cron: ")
+	if err := run(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	url := os.Getenv("LOCK_URL")
@@ -47,9 +53,7 @@ func main() {
 		period: 1500 * time.Millisecond, periods: 3, skew: 200 * time.Millisecond,
 		hosts: 4, minHold: time.Second,
 	}
-	if err := demo(ctx, os.Stdout, url, s); err != nil {
-		log.Fatal(err)
-	}
+	return demo(ctx, os.Stdout, url, s)
 }
 
 // demo runs the schedule and prints on which host each period's job ran.

@@ -33,13 +33,16 @@ const sku = "sku:42"
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("inventory: ")
+	if err := run(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if os.Getenv(workerEnv) != "" {
-		if err := serveWorker(ctx, os.Stdin, os.Stdout); err != nil {
-			log.Fatal(err)
-		}
-		return
+		return serveWorker(ctx, os.Stdin, os.Stdout)
 	}
 	var (
 		workers = flag.Int("workers", 4, "how many sell at once")
@@ -49,13 +52,9 @@ func main() {
 	)
 	flag.Parse()
 	if flag.NArg() > 0 || *workers < 1 || *orders < 1 || *stock < 1 || *think < 0 {
-		flag.Usage()
-		os.Exit(2)
+		return errors.New("numbers must be positive, and nothing may follow the flags (see -help)")
 	}
-	err := demo(ctx, os.Stdout, os.Getenv("LOCK_URL"), *workers, *stock, job{Orders: *orders, Think: *think})
-	if err != nil {
-		log.Fatal(err)
-	}
+	return demo(ctx, os.Stdout, os.Getenv("LOCK_URL"), *workers, *stock, job{Orders: *orders, Think: *think})
 }
 
 var errLostUpdate = errors.New("updates were lost under the lock")
@@ -67,7 +66,7 @@ func demo(ctx context.Context, out io.Writer, url string, workers, stock int, j 
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	if url == "" {
 		url = fileURL(filepath.Join(dir, "locks"))
 	}
@@ -95,8 +94,9 @@ func demo(ctx context.Context, out io.Writer, url string, workers, stock int, j 
 		return err
 	}
 	with.print(table, "under the lock")
-	table.Flush()
-
+	if err := table.Flush(); err != nil {
+		return err
+	}
 	if with.lost() != 0 || with.oversold() > 0 {
 		return fmt.Errorf("%w: %d", errLostUpdate, with.lost())
 	}

@@ -20,16 +20,16 @@ import (
 
 // job is what a worker is to do.
 type job struct {
-	Stock  shelf
-	URL    string // of the locks; "" for none
-	Orders int
-	Think  time.Duration
+	Stock  shelf         `json:"stock"`
+	URL    string        `json:"url"` // of the locks; "" for none
+	Orders int           `json:"orders"`
+	Think  time.Duration `json:"think"`
 }
 
 // result is what a worker did.
 type result struct {
-	Sold        int
-	LongestWait time.Duration
+	Sold        int           `json:"sold"`
+	LongestWait time.Duration `json:"longest_wait"`
 }
 
 var errSoldOut = errors.New("sold out")
@@ -52,7 +52,7 @@ func (s shelf) write(left int) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // fails once it was renamed
+	defer func() { _ = os.Remove(f.Name()) }() // fails once it was renamed
 	if _, err := fmt.Fprintln(f, left); err != nil {
 		return errors.Join(err, f.Close())
 	}
