@@ -60,8 +60,8 @@
 //   - Every call returns within 100 ms of the end of its ctx.
 //   - Every acquisition is a holder of its own: two goroutines exclude each
 //     other as two hosts do, and nobody has a lock twice.
-//   - Of the goroutines of a Locker that want one name, one at a time contends
-//     for it at the store, in the order in which they came.
+//   - Of the goroutines of a Locker that wait for one name, one at a time
+//     contends for it at the store, in the order in which they came.
 //   - A name is any string of 1 to 512 bytes. A TTL is whole milliseconds; one
 //     that the store cannot honour is refused, never rounded.
 //   - No error and no log shows a password.
