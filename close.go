@@ -107,7 +107,7 @@ func (h *Handle) closeDown() {
 	busy := h.running > 0
 	h.mu.Unlock()
 	if !busy {
-		h.letGo(ErrClosed)
+		h.letGo(ErrClosed, Now())
 		h.e.free(&h.left)
 	}
 }

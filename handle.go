@@ -76,8 +76,7 @@ func (h *Handle) bounded() bool { return h.e.promise.Ends == EndsClock || h.noRe
 
 // activate makes a granted acquisition a held lock. It fails with errRanOut if
 // it was lost in the meantime.
-func (h *Handle) activate(sent Instant, ttl time.Duration, token Token) error {
-	now := Now()
+func (h *Handle) activate(sent, now Instant, ttl time.Duration, token Token) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.token, h.ttl, h.began = token, ttl, sent
@@ -99,7 +98,7 @@ func (h *Handle) activate(sent Instant, ttl time.Duration, token Token) error {
 	if !h.noRenew {
 		h.renewAt = sent.Add(ttl / 3)
 	}
-	h.e.sched.add(&h.sched, h.due(), ttl)
+	h.e.sched.add(&h.sched, h.due(), now, ttl)
 	if h.e.isClosing() { // it may have looked before we were there
 		h.e.sched.remove(&h.sched)
 		h.state = lost
@@ -185,8 +184,12 @@ func (h *Handle) Err() error {
 	if h == nil || h.e == nil {
 		return ErrReleased
 	}
+	return h.errAt(Now())
+}
+
+func (h *Handle) errAt(now Instant) error {
 	h.mu.Lock()
-	cause, over := h.overdue(Now())
+	cause, over := h.overdue(now)
 	err := h.ended
 	h.mu.Unlock()
 	if over {
@@ -361,7 +364,8 @@ func (h *Handle) Release(ctx context.Context) error {
 }
 
 func (h *Handle) release(ctx context.Context) error {
-	h.Err() // a lock that ran out is lost, not released
+	now := Now()
+	_ = h.errAt(now) // a lock that ran out is lost, not released
 	h.mu.Lock()
 	switch h.state {
 	case lost:
@@ -375,7 +379,7 @@ func (h *Handle) release(ctx context.Context) error {
 	default:
 		h.mu.Unlock()
 	}
-	h.letGo(ErrReleased)
+	h.letGo(ErrReleased, now)
 	err := h.e.free(&h.left).outcome(ctx)
 	if errors.Is(err, ErrLost) {
 		return h.takenBefore(err)
@@ -385,14 +389,13 @@ func (h *Handle) release(ctx context.Context) error {
 
 // letGo makes a held lock a released one, on our side: the Context ends before
 // the store is told.
-func (h *Handle) letGo(cause error) {
+func (h *Handle) letGo(cause error, now Instant) {
 	h.mu.Lock()
 	if h.state != held {
 		h.mu.Unlock()
 		return
 	}
 	h.state = released
-	now := Now()
 	if rest := h.minHold - now.Sub(h.began); rest > 0 && (h.e.promise.Ends == EndsClock || !h.e.isClosing()) {
 		h.left.keep(now.Add(rest))
 	}
@@ -547,7 +550,7 @@ func (f *flight) land(err error) {
 			h.renewAt = f.landed.Add(h.retryIn(f.landed))
 		}
 	}
-	h.e.sched.move(&h.sched, h.due())
+	h.e.sched.move(&h.sched, h.due(), f.landed)
 }
 
 // retryIn is the pause after a renewal without an answer: shorter and shorter,

@@ -49,8 +49,7 @@ func (s *scheduler) start(e *engine) {
 
 // add enters an item, or moves it, and shortens the tick for a lock of the given
 // TTL. After stop it does nothing.
-func (s *scheduler) add(it *schedItem, at Instant, ttl time.Duration) {
-	now := Now()
+func (s *scheduler) add(it *schedItem, at, now Instant, ttl time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
@@ -74,12 +73,12 @@ func (s *scheduler) add(it *schedItem, at Instant, ttl time.Duration) {
 }
 
 // move changes when an item is due, if it is there.
-func (s *scheduler) move(it *schedItem, at Instant) {
+func (s *scheduler) move(it *schedItem, at, now Instant) {
 	s.mu.Lock()
 	there := it.index >= 0
 	s.mu.Unlock()
 	if there {
-		s.add(it, at, 0)
+		s.add(it, at, now, 0)
 	}
 }
 
@@ -239,7 +238,7 @@ func (s *scheduler) look(hs []*Handle, now Instant) []*flight {
 				}
 			}
 		}
-		s.add(&h.sched, h.due(), 0)
+		s.add(&h.sched, h.due(), now, 0)
 		h.mu.Unlock()
 	}
 	return flights[:min(len(flights), most)]
