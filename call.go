@@ -17,18 +17,31 @@ type workers struct {
 	mu      sync.Mutex
 	limit   int
 	idle    []chan *call
+	spare   []*call // for the next, up to limit: an uncontended lock makes two
 	running int
 	quiet   chan struct{} // if not nil, closed when no call is running
 	stopped bool
 }
 
-// call is a function that runs on a worker. Who started it either waits for its
-// end or abandons it.
+// task is what a call runs. late is called after run if the call was abandoned.
+type task interface {
+	run()
+	late()
+}
+
+// action is a task of which nothing is to be done if it is late.
+type action func()
+
+func (a action) run()  { a() }
+func (a action) late() {}
+
+// call is a task on a worker. Who started it waits for its end or abandons it,
+// unless nobody waits.
 type call struct {
-	run   func()
-	late  func() // runs after run if the call was abandoned
-	state atomic.Int32
-	done  chan struct{} // holds one value when run has ended in time
+	task   task
+	waited bool
+	state  atomic.Int32
+	done   chan struct{} // holds one value when run has ended in time; if waited
 }
 
 const (
@@ -37,10 +50,22 @@ const (
 	callAbandoned
 )
 
-// do starts run on a worker. late may be nil.
-func (w *workers) do(run, late func()) *call {
-	c := &call{run: run, late: late, done: make(chan struct{}, 1)}
+// do runs a task on a worker; nobody waits for its end.
+func (w *workers) do(t task) { w.begin(t, false) }
+
+// start runs a task on a worker; wait must follow.
+func (w *workers) start(t task) *call { return w.begin(t, true) }
+
+func (w *workers) begin(t task, waited bool) *call {
 	w.mu.Lock()
+	var c *call
+	if n := len(w.spare); n > 0 {
+		c = w.spare[n-1]
+		w.spare = w.spare[:n-1]
+	} else {
+		c = &call{done: make(chan struct{}, 1)}
+	}
+	c.task, c.waited = t, waited
 	w.running++
 	var worker chan *call
 	if n := len(w.idle); n > 0 {
@@ -58,9 +83,10 @@ func (w *workers) do(run, late func()) *call {
 
 func (w *workers) work(in chan *call) {
 	for c := range in {
-		c.run()
-		if !c.state.CompareAndSwap(callRunning, callDone) && c.late != nil {
-			c.late()
+		c.task.run()
+		inTime := c.state.CompareAndSwap(callRunning, callDone)
+		if !inTime {
+			c.task.late()
 		}
 		w.mu.Lock()
 		w.running--
@@ -73,7 +99,10 @@ func (w *workers) work(in chan *call) {
 			w.idle = append(w.idle, in)
 		}
 		w.mu.Unlock()
-		if c.state.Load() == callDone {
+		switch {
+		case !c.waited:
+			w.reuse(c)
+		case inTime:
 			c.done <- struct{}{}
 		}
 		if !stay {
@@ -82,12 +111,14 @@ func (w *workers) work(in chan *call) {
 	}
 }
 
-// wait waits for the call's end. If ctx or the Locker ends first, it abandons
-// the call and says why; after ctx's end, the call may go on for a moment.
-func (c *call) wait(ctx context.Context, closing <-chan struct{}, moment time.Duration) error {
+// wait waits for the end of a call, which is not to be touched after it. If ctx
+// or the Locker ends first, it abandons the call and says why; after ctx's end,
+// the call may go on for a moment.
+func (w *workers) wait(ctx context.Context, c *call, closing <-chan struct{}, moment time.Duration) error {
 	var err error
 	select {
 	case <-c.done:
+		w.reuse(c)
 		return nil
 	case <-closing:
 		err = ErrClosed
@@ -98,6 +129,7 @@ func (c *call) wait(ctx context.Context, closing <-chan struct{}, moment time.Du
 			defer t.Stop()
 			select {
 			case <-c.done:
+				w.reuse(c)
 				return nil
 			case <-t.C:
 			}
@@ -107,7 +139,19 @@ func (c *call) wait(ctx context.Context, closing <-chan struct{}, moment time.Du
 		return err
 	}
 	<-c.done
+	w.reuse(c)
 	return nil
+}
+
+// reuse keeps a call that has ended, and that nobody knows any more.
+func (w *workers) reuse(c *call) {
+	c.task = nil
+	c.state.Store(callRunning)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.spare) < w.limit {
+		w.spare = append(w.spare, c)
+	}
 }
 
 // drained is closed when no call is running.

@@ -41,9 +41,20 @@ func (l *leftover) init(e *engine, name string) {
 
 // freeing is one attempt. err is set before done is closed.
 type freeing struct {
-	done chan struct{}
-	err  error
+	l     *leftover
+	lasts bool // leftover.lasts, when it began
+	done  chan struct{}
+	err   error
 }
+
+func (f *freeing) run() {
+	f.l.attempt(f)
+	if f.lasts {
+		f.l.e.close.frees.Add(-1)
+	}
+}
+
+func (f *freeing) late() {}
 
 // keep makes the lease outlive its release until the given moment.
 func (l *leftover) keep(until Instant) {
@@ -59,7 +70,7 @@ func (e *engine) free(l *leftover) *freeing {
 		defer l.mu.Unlock()
 		return l.now
 	}
-	f := &freeing{done: make(chan struct{})}
+	f := &freeing{l: l, done: make(chan struct{})}
 	if l.gone || l.lease == nil || l.kept && !l.until.Reached(Now()) {
 		f.err = l.result
 		l.mu.Unlock()
@@ -69,12 +80,10 @@ func (e *engine) free(l *leftover) *freeing {
 	l.now = f
 	l.mu.Unlock()
 	e.sched.remove(&l.sched)
-	if !l.lasts() {
-		e.calls.do(func() { l.attempt(f) }, nil)
-		return f
+	if f.lasts = l.lasts(); f.lasts {
+		e.close.frees.Add(1) // the scheduler does not have it meanwhile
 	}
-	e.close.frees.Add(1) // the scheduler does not have it meanwhile
-	e.calls.do(func() { l.attempt(f); e.close.frees.Add(-1) }, nil)
+	e.calls.do(f)
 	return f
 }
 

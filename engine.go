@@ -156,16 +156,19 @@ func (e *engine) enter(ctx context.Context, name string, wait bool, opts []Optio
 }
 
 func (e *engine) settings(ctx context.Context, name string, opts []Option) (settings, error) {
-	s := e.setup.settings
 	if ctx == nil {
-		return s, fmt.Errorf("%w: a nil Context", ErrInvalid)
+		return settings{}, fmt.Errorf("%w: a nil Context", ErrInvalid)
 	}
 	if name == "" {
-		return s, fmt.Errorf("%w: an empty name", ErrInvalid)
+		return settings{}, fmt.Errorf("%w: an empty name", ErrInvalid)
 	}
 	if len(name) > MaxNameLen {
-		return s, fmt.Errorf("%w: a name of %d bytes (at most %d)", ErrInvalid, len(name), MaxNameLen)
+		return settings{}, fmt.Errorf("%w: a name of %d bytes (at most %d)", ErrInvalid, len(name), MaxNameLen)
 	}
+	if len(opts) == 0 {
+		return e.setup.settings, nil
+	}
+	s := e.setup.settings
 	for _, o := range opts {
 		if isNil(o) {
 			return s, fmt.Errorf("%w: a nil option", ErrInvalid)
@@ -174,10 +177,7 @@ func (e *engine) settings(ctx context.Context, name string, opts []Option) (sett
 			return s, err
 		}
 	}
-	if len(opts) > 0 {
-		return s, s.check(e.promise)
-	}
-	return s, nil
+	return s, s.check(e.promise)
 }
 
 // await contends for the name once it is this goroutine's turn.
@@ -187,10 +187,7 @@ func (e *engine) await(ctx context.Context, name string, s settings) (*Handle, e
 		return nil, err
 	}
 	h, err := e.contend(ctx, name, s, true, t)
-	if err == nil {
-		t.held.Store(&HeldError{Name: name, Owner: s.owner})
-	}
-	e.turns.leave(name, t)
+	e.turns.leave(name, t, h)
 	return h, err
 }
 
@@ -338,11 +335,27 @@ func (e *engine) abandon(h *Handle) {
 	}
 }
 
-// answer is what a Backend's Acquire came back with.
+// answer is a call of the Backend's Acquire, and what it came back with.
 type answer struct {
+	e   *engine
+	ctx context.Context
+	req Request
+
 	grant Grant
 	err   error
 	sent  Instant // when the call began
+}
+
+func (a *answer) run() {
+	a.sent = Now()
+	a.grant, a.err = a.e.backend.Acquire(a.ctx, a.req)
+}
+
+// late frees what a call brought for which nobody waits any more.
+func (a *answer) late() {
+	if a.grant.Lease != nil {
+		a.e.freeOrphan(a.req.Name, a.grant.Lease)
+	}
 }
 
 // ask makes one attempt at the store. If ctx ends or the Locker is being closed
@@ -350,25 +363,17 @@ type answer struct {
 // is cleaned up when it comes; with an answer beside the error, that came and
 // was no grant.
 func (e *engine) ask(ctx context.Context, h *Handle, s settings, wait bool) (*answer, error) {
-	req := Request{
+	ans := &answer{e: e, req: Request{
 		Name: h.name, ID: h.id, TTL: s.ttl + s.grace, Token: s.token, Wait: wait,
 		Owner: s.owner, Lost: h.lostByStore,
-	}
+	}}
 	if wait {
-		req.Wake = h.wake
+		ans.req.Wake = h.wake
 	}
-	callCtx, cancel := context.WithCancel(ctx)
+	var cancel context.CancelFunc
+	ans.ctx, cancel = context.WithCancel(ctx)
 	defer cancel()
-	ans := new(answer)
-	c := e.calls.do(func() {
-		ans.sent = Now()
-		ans.grant, ans.err = e.backend.Acquire(callCtx, req)
-	}, func() {
-		if ans.grant.Lease != nil {
-			e.freeOrphan(h.name, ans.grant.Lease)
-		}
-	})
-	if err := c.wait(ctx, e.closing, lastWord); err != nil {
+	if err := e.calls.wait(ctx, e.calls.start(ans), e.closing, lastWord); err != nil {
 		return nil, err
 	}
 	if ans.err != nil && isOver(ctx) {
@@ -405,11 +410,11 @@ func (e *engine) confirm(ctx context.Context, h *Handle, ttl time.Duration) (Ins
 		sent Instant
 		err  error
 	)
-	c := e.calls.do(func() {
+	c := e.calls.start(action(func() {
 		sent = Now()
 		err = h.lease.Renew(ctx, ttl+h.grace)
-	}, nil)
-	if werr := c.wait(ctx, e.closing, 0); werr != nil {
+	}))
+	if werr := e.calls.wait(ctx, c, e.closing, 0); werr != nil {
 		return sent, werr
 	}
 	if err != nil && !errors.Is(err, ErrLost) {

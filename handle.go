@@ -321,15 +321,15 @@ func (h *Handle) extend(ctx context.Context, ttl time.Duration) error {
 	h.mu.Unlock()
 	var err error
 	f := h.takeOff(ttl)
-	c := h.e.calls.do(func() {
+	c := h.e.calls.start(action(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(ttl, time.Second))
 		defer cancel()
 		f.sent = Now()
 		err = h.lease.Renew(ctx, ttl+h.grace)
 		f.land(err)
 		f.tell()
-	}, nil)
-	if werr := c.wait(ctx, nil, 0); werr != nil {
+	}))
+	if werr := h.e.calls.wait(ctx, c, nil, 0); werr != nil {
 		return werr
 	}
 	if lost := h.Err(); lost != nil {
@@ -413,7 +413,7 @@ func (h *Handle) takenBefore(err error) error {
 		h.state = lost
 		h.lost = lostError(h.name, CauseTaken, err)
 		ev := Event{Kind: EventLost, Name: h.name, Owner: h.owner, Token: h.token, Err: h.lost}
-		h.e.calls.do(func() { h.e.emit(h.ctx, ev) }, nil)
+		h.e.calls.do(action(func() { h.e.emit(h.ctx, ev) }))
 	}
 	return h.lost
 }
@@ -455,7 +455,7 @@ func (h *Handle) loseLocked(cause LossCause, err error) error {
 	took, lost := Now().Sub(h.began), h.lost
 	// On a goroutine of its own: the scheduler, and a backend's call of Lost, must
 	// not wait for an Observer.
-	h.e.calls.do(func() { h.tellLoss(cause, err, lost, took) }, nil)
+	h.e.calls.do(action(func() { h.tellLoss(cause, err, lost, took) }))
 	switch {
 	case cause == CauseTaken || cause == CauseSessionEnded:
 		h.e.free(&h.left)

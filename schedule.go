@@ -257,17 +257,17 @@ func (s *scheduler) send(fs []*flight, now Instant) {
 	}
 	if s.e.batch == nil {
 		for _, f := range fs {
-			s.e.calls.do(func() {
+			s.e.calls.do(action(func() {
 				ctx, cancel := f.context(now)
 				defer cancel()
 				f.sent = Now()
 				f.land(f.h.lease.Renew(ctx, f.ttl+f.h.grace))
 				f.tell()
-			}, nil)
+			}))
 		}
 		return
 	}
-	s.e.calls.do(func() {
+	s.e.calls.do(action(func() {
 		batch := make([]Renewal, len(fs))
 		longest := fs[0]
 		for i, f := range fs {
@@ -287,7 +287,7 @@ func (s *scheduler) send(fs []*flight, now Instant) {
 		for _, f := range fs { // an Observer must not keep others from landing
 			f.tell()
 		}
-	}, nil)
+	}))
 }
 
 // context bounds a renewal: an answer that comes after a whole TTL is worth

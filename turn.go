@@ -13,6 +13,7 @@ import (
 type turns struct {
 	mu    sync.Mutex
 	names map[string]*turn
+	spare *turn // the last that nobody uses any more, for the next name
 }
 
 // turn is the local queue of a name. It exists while somebody uses it.
@@ -35,7 +36,9 @@ type attempt struct {
 func (ts *turns) use(name string) *turn {
 	t := ts.names[name]
 	if t == nil {
-		t = new(turn)
+		if t, ts.spare = ts.spare, nil; t == nil {
+			t = new(turn)
+		}
 		ts.names[name] = t
 	}
 	t.users++
@@ -45,6 +48,8 @@ func (ts *turns) use(name string) *turn {
 func (ts *turns) drop(name string, t *turn) {
 	if t.users--; t.users == 0 {
 		delete(ts.names, name)
+		t.held.Store(nil)
+		ts.spare = t
 	}
 }
 
@@ -87,10 +92,13 @@ func (ts *turns) enter(ctx context.Context, name string, closing <-chan struct{}
 	return nil, err
 }
 
-// leave ends the caller's turn.
-func (ts *turns) leave(name string, t *turn) {
+// leave ends the caller's turn, with a lock or, if h is nil, without one.
+func (ts *turns) leave(name string, t *turn, h *Handle) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
+	if h != nil && len(t.queue) > 0 {
+		t.held.Store(&HeldError{Name: name, Owner: h.owner})
+	}
 	ts.pass(t)
 	ts.drop(name, t)
 }
