@@ -78,6 +78,14 @@ func demo(ctx context.Context, out io.Writer, url string, workers, stock int, j 
 	if parsed.Scheme == "memory" { // which no other process sees
 		start, kind = startGoroutine, "goroutines"
 	}
+	// So that a mistake in the URL is told once, and not by each worker.
+	locker, err := lock.Open(ctx, url)
+	if err != nil {
+		return err
+	}
+	if err := locker.Close(); err != nil {
+		return err
+	}
 	fmt.Fprintf(out, "%d of %s in stock; %d worker %s want to sell %d each; locks on %s\n\n",
 		stock, sku, workers, kind, j.Orders, parsed.Scheme)
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -55,12 +56,22 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-func TestWorkerThatCannotStart(t *testing.T) {
+func TestWorkersThatCannotStart(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	err := demo(ctx, new(bytes.Buffer), "unheard-of://host", 2, 1, job{Orders: 1})
-	if err == nil || ctx.Err() != nil {
-		t.Errorf("error %v, ctx %v", err, ctx.Err())
+	for name, start := range map[string]starter{"process": startProcess, "goroutine": startGoroutine} {
+		_, _, err := start(ctx, 2, job{URL: "unheard-of://host", Orders: 1})
+		if err == nil || ctx.Err() != nil {
+			t.Errorf("%s: error %v, ctx %v", name, err, ctx.Err())
+		}
+	}
+}
+
+func TestBadURL(t *testing.T) {
+	var out bytes.Buffer
+	err := demo(t.Context(), &out, "unheard-of://host", 2, 1, job{Orders: 1})
+	if !errors.Is(err, lock.ErrInvalid) || out.Len() > 0 {
+		t.Errorf("error %v, output %q", err, out.String())
 	}
 }
 
