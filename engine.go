@@ -415,7 +415,7 @@ func (e *engine) confirm(ctx context.Context, h *Handle, ttl time.Duration) (Ins
 		err = h.lease.Renew(ctx, ttl+h.grace)
 	}))
 	if werr := e.calls.wait(ctx, c, e.closing, 0); werr != nil {
-		return sent, werr
+		return Instant{}, werr // the call may still run
 	}
 	if err != nil && !errors.Is(err, ErrLost) {
 		return sent, unavailable(err)
