@@ -54,7 +54,7 @@ func (c *contained) watch() {
 	go func() {
 		select {
 		case <-wait.Result:
-		case <-wait.Error: // it was removed, or the engine is gone
+		case <-wait.Error: //nolint:errcheck // it was removed, or the engine is gone: it has ended
 		}
 		close(done)
 	}()
