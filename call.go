@@ -83,7 +83,17 @@ func (w *workers) begin(t task, waited bool) *call {
 
 func (w *workers) work(in chan *call) {
 	for c := range in {
-		c.task.run()
+		if !w.carry(c, in) {
+			return
+		}
+	}
+}
+
+// carry runs a call and reports whether its worker stays. What follows the task
+// is deferred, since an Observer may end the goroutine.
+func (w *workers) carry(c *call, in chan *call) (stay bool) {
+	ended := false
+	defer func() {
 		inTime := c.state.CompareAndSwap(callRunning, callDone)
 		if !inTime {
 			c.task.late()
@@ -94,7 +104,7 @@ func (w *workers) work(in chan *call) {
 			close(w.quiet)
 			w.quiet = nil
 		}
-		stay := len(w.idle) < w.limit && !w.stopped
+		stay = ended && len(w.idle) < w.limit && !w.stopped
 		if stay {
 			w.idle = append(w.idle, in)
 		}
@@ -105,10 +115,10 @@ func (w *workers) work(in chan *call) {
 		case inTime:
 			c.done <- struct{}{}
 		}
-		if !stay {
-			return
-		}
-	}
+	}()
+	c.task.run()
+	ended = true
+	return
 }
 
 // wait waits for the end of a call, which is not to be touched after it. If ctx

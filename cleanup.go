@@ -25,6 +25,7 @@ type leftover struct {
 	also    Lease    // of an earlier request without an answer, which may still arrive: freed next
 	orphan  bool     // nobody has ever held it
 	unknown bool     // an earlier request for it had no answer, so "not ours" may be our own doing
+	trust   Instant  // until when it was surely ours when Release began; zero: no clock ends it, or it was not held
 	until   Instant  // MinHold's end, until which it is kept
 	alone   bool     // it is of a lost lock, and the store's clock ends it
 	kept    bool     // the store has confirmed that it is kept
@@ -48,10 +49,10 @@ type freeing struct {
 }
 
 func (f *freeing) run() {
-	f.l.attempt(f)
 	if f.lasts {
-		f.l.e.close.frees.Add(-1)
+		defer f.l.e.close.frees.Add(-1)
 	}
+	f.l.attempt(f)
 }
 
 func (f *freeing) late() {}
@@ -113,7 +114,7 @@ func (l *leftover) attempt(f *freeing) {
 	}
 	began := l.e.timed()
 	err := l.lease.Release(ctx)
-	l.e.emit(ctx, Event{Kind: EventRelease, Name: l.name, Took: l.e.took(began), Err: err})
+	took := l.e.took(began)
 	l.mu.Lock()
 	l.now = nil
 	switch {
@@ -121,7 +122,9 @@ func (l *leftover) attempt(f *freeing) {
 		l.gone = true
 	case errors.Is(err, ErrLost):
 		l.gone = true
-		if !l.unknown {
+		// Without that it is our own doing, or it ended by itself before the
+		// store answered.
+		if !l.unknown && (l.trust.IsZero() || !l.trust.Reached(Now())) {
 			l.result = err
 		}
 	default:
@@ -142,6 +145,7 @@ func (l *leftover) attempt(f *freeing) {
 	if l.gone && also != nil {
 		l.e.freeOrphan(l.name, also)
 	}
+	l.e.emitBehind(ctx, Event{Kind: EventRelease, Name: l.name, Took: took, Err: err})
 }
 
 // freeOrphan frees what nobody has held.

@@ -108,6 +108,5 @@ func (h *Handle) closeDown() {
 	h.mu.Unlock()
 	if !busy {
 		h.letGo(ErrClosed, Now())
-		h.e.free(&h.left)
 	}
 }

@@ -145,13 +145,21 @@ func (e *engine) enter(ctx context.Context, name string, wait bool, opts []Optio
 		err = e.wrap(op, name, err)
 		h = nil
 	}
-	if e.setup.observe != nil {
-		ev := Event{Kind: EventWait, Name: name, Owner: s.owner, Took: e.took(began), Err: err}
-		if h != nil {
-			ev.Token = h.token
-		}
-		e.emit(ctx, ev)
+	if e.setup.observe == nil {
+		return h, err
 	}
+	ev := Event{Kind: EventWait, Name: name, Owner: s.owner, Took: e.took(began), Err: err}
+	told := false
+	defer func() {
+		if !told && h != nil { // the Observer panicked, and nobody gets the handle
+			h.letGo(ErrReleased, Now())
+		}
+	}()
+	if h != nil {
+		ev.Token = h.token
+	}
+	e.emit(ctx, ev)
+	told = true
 	return h, err
 }
 
@@ -186,8 +194,9 @@ func (e *engine) await(ctx context.Context, name string, s settings) (*Handle, e
 	if err != nil {
 		return nil, err
 	}
-	h, err := e.contend(ctx, name, s, true, t)
-	e.turns.leave(name, t, h)
+	var h *Handle
+	defer func() { e.turns.leave(name, t, h) }() // a Logger may panic
+	h, err = e.contend(ctx, name, s, true, t)
 	return h, err
 }
 
@@ -197,15 +206,15 @@ func (e *engine) try(ctx context.Context, name string, s settings) (*Handle, err
 	for fresh := false; ; fresh = true {
 		a, leads := e.turns.joinTry(name)
 		if leads {
+			defer e.turns.endTry(name, a)
+			a.err = errNoAnswer // should contend not return
 			a.handle, a.err = e.contend(ctx, name, s, false, nil)
-			h, err := a.handle, a.err
-			e.turns.endTry(name, a)
-			return h, err
+			return a.handle, a.err
 		}
 		select {
 		case <-a.done:
 		case <-ctx.Done():
-			return nil, ctxError(ctx)
+			return nil, withLast(ctxError(ctx), errNoAnswer)
 		case <-e.closing:
 			return nil, ErrClosed
 		}
@@ -218,6 +227,10 @@ func (e *engine) try(ctx context.Context, name string, s settings) (*Handle, err
 	}
 }
 
+// lookLeast is how often a waiter looks for itself at the least, whatever the
+// holder's time to live: an administrator may have removed the entry.
+const lookLeast = 30 * time.Second
+
 // contend asks the store until it grants, or once.
 func (e *engine) contend(ctx context.Context, name string, s settings, wait bool, t *turn) (*Handle, error) {
 	var (
@@ -227,16 +240,34 @@ func (e *engine) contend(ctx context.Context, name string, s settings, wait bool
 		poll    = backoff
 	)
 	poll.most = 250 * time.Millisecond
-	for h := e.newHandle(ctx, name, s); ; {
+	h := e.newHandle(ctx, name, s)
+	done := false
+	defer func() {
+		if !done {
+			e.abandon(h)
+		}
+	}()
+	for {
+		var asked Instant
+		if last != nil {
+			asked = Now()
+		}
 		ans, err := e.ask(ctx, h, s, wait)
 		if ans != nil && ans.grant.Lease != nil {
 			h.lease = ans.grant.Lease
 		}
 		if err != nil { // ctx ended, or the Locker is being closed
-			if ans != nil && errors.Is(ans.err, ErrHeld) {
+			switch {
+			case ans != nil && errors.Is(ans.err, ErrHeld):
 				last = e.heldBy(name, ans.err)
+			case ans != nil && ans.err != nil && !isCtxError(ans.err):
+				last = unavailable(ans.err)
+			case last == nil || Now().Sub(asked) > time.Second:
+				last = errNoAnswer
 			}
-			e.abandon(h)
+			if errors.Is(err, ErrClosed) {
+				return nil, err
+			}
 			return nil, withLast(err, last)
 		}
 		var pause time.Duration
@@ -249,13 +280,14 @@ func (e *engine) contend(ctx context.Context, name string, s settings, wait bool
 				if outage {
 					e.setup.log.Info("lock: the store answers again", "backend", e.promise.Backend, "name", name)
 				}
+				done = true
 				return h, nil
 			}
-			e.abandon(h)
 			if !wait || !isTransient(err) || ctx.Err() != nil {
 				return nil, err
 			}
 			// It was ours and may have run out: a new acquisition.
+			e.abandon(h)
 			h = e.newHandle(ctx, name, s)
 			last, pause = err, backoff.next()
 		case errors.Is(ans.err, ErrHeld):
@@ -275,22 +307,22 @@ func (e *engine) contend(ctx context.Context, name string, s settings, wait bool
 			}
 		case isTransient(ans.err):
 			last = unavailable(ans.err)
-			h.left.also = h.lease
+			if ans.grant.Lease != nil {
+				h.left.also = h.lease
+				h.unanswered(h.ttl)
+			}
 			if wait && !outage {
 				e.setup.log.Warn("lock: the store is away, Acquire goes on trying", "backend", e.promise.Backend, "name", name, "err", ans.err)
 			}
 			outage = true
 			pause = backoff.next()
 		default:
-			e.abandon(h)
 			return nil, unavailable(ans.err)
 		}
 		if !wait {
-			e.abandon(h)
 			return nil, last
 		}
-		if err := h.sleep(ctx, pause, e.closing); err != nil {
-			e.abandon(h)
+		if err := h.sleep(ctx, min(pause, lookLeast), e.closing); err != nil {
 			return nil, withLast(err, last)
 		}
 	}
@@ -435,6 +467,17 @@ func (e *engine) wrap(op, name string, err error) error {
 	return &opError{op: op, name: name, backend: e.promise.Backend, err: err}
 }
 
+// emitBehind emits on a goroutine of the engine's, which an Observer's panic must
+// not end, and the process with it.
+func (e *engine) emitBehind(ctx context.Context, ev Event) {
+	defer func() {
+		if p := recover(); p != nil {
+			e.setup.log.Error("lock: an Observer panicked", "event", ev.Kind.String(), "name", ev.Name, "panic", p)
+		}
+	}()
+	e.emit(ctx, ev)
+}
+
 func (e *engine) emit(ctx context.Context, ev Event) {
 	if e.setup.observe != nil {
 		ev.Backend = e.promise.Backend
@@ -490,6 +533,9 @@ func ctxError(ctx context.Context) error {
 	}
 	return fmt.Errorf("%w: %w", err, cause)
 }
+
+// errNoAnswer is for a wait that ended before the store had answered.
+var errNoAnswer = fmt.Errorf("%w: no answer yet", ErrUnavailable)
 
 // withLast adds the store's last word to the error that ended a wait.
 func withLast(err, last error) error {

@@ -32,15 +32,15 @@ type Handle struct {
 	mu      sync.Mutex
 	state   holdState
 	ttl     time.Duration
-	trust   Instant // until when it is surely ours; zero where no clock ends it
-	cap     Instant // MaxHold's end; zero for none
-	entry   Instant // until when the store may have the entry
-	renewAt Instant // when the next renewal is due
-	flights int     // renewals under way
-	epoch   int     // counts calls of Extend: what was sent before does not speak for the new TTL
-	failing bool    // the last renewal had no answer
-	running int     // functions of Do under it
-	ended   error   // why Context ended, if it has
+	trust   Instant       // until when it is surely ours; zero where no clock ends it
+	cap     Instant       // MaxHold's end; zero for none
+	entry   Instant       // until when the store may have the entry
+	renewAt Instant       // when the next renewal is due
+	aloft   *flight       // renewals under way
+	floor   time.Duration // the least TTL of the requests without an answer, which may still arrive; 0: none
+	failing bool          // the last renewal had no answer
+	running int           // functions of Do under it
+	ended   error         // why Context ended, if it has
 	lost    *LostError
 	hctx    context.Context
 	cancel  context.CancelCauseFunc
@@ -131,6 +131,22 @@ func (h *Handle) due() Instant {
 	}
 	return d
 }
+
+// String returns the lock's name and state, for people.
+func (h *Handle) String() string {
+	if h == nil || h.e == nil {
+		return "no lock"
+	}
+	state := "held"
+	if err := h.Err(); err != nil {
+		state = err.Error()
+	}
+	return fmt.Sprintf("lock %q on %s: %s", h.name, h.e.promise.Backend, state)
+}
+
+// Format prints String for every verb: what a Handle is made of is in use by
+// other goroutines, and proves ownership.
+func (h *Handle) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(h.String())) }
 
 // Name returns the lock's name.
 func (h *Handle) Name() string {
@@ -239,6 +255,9 @@ func (h *Handle) Context() context.Context {
 // first, with the values of ctx. Its cause tells which. The CancelFunc frees
 // what the Context needs, and must be called.
 func (h *Handle) Join(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	hctx := h.Context()
 	joined, cancel := context.WithCancelCause(handleContext{ctx, h})
 	if hctx.Err() != nil {
@@ -281,6 +300,10 @@ func FromContext(ctx context.Context) (*Handle, bool) {
 // more, ErrUnavailable if the store did not say (the lock is then ours until
 // Deadline), ErrInvalid for a ttl out of bounds, and ErrUnsupported for one that
 // differs where the backend cannot change it.
+//
+// A request for a shorter TTL that had no answer, or that another goroutine sent
+// at the same time, may reach the store after this one. Deadline then counts
+// with the shorter TTL.
 func (h *Handle) Extend(ctx context.Context, ttl time.Duration) error {
 	if h == nil || h.e == nil {
 		return ErrReleased
@@ -308,19 +331,18 @@ func (h *Handle) extend(ctx context.Context, ttl time.Duration) error {
 	h.mu.Lock()
 	if ttl != h.ttl {
 		if !g.Extend {
-			h.mu.Unlock()
+			defer h.mu.Unlock()
 			return fmt.Errorf("%w: %s cannot change the TTL of a held lock (it is %v)", ErrUnsupported, g.Backend, h.ttl)
 		}
 		h.ttl = ttl
-		h.epoch++
 		if h.bounded() {
 			// The store may do it and the answer be lost.
 			h.trust = h.trust.earlier(Now().Add(ttl - h.e.margin(ttl)))
 		}
 	}
+	f := h.takeOff(ttl)
 	h.mu.Unlock()
 	var err error
-	f := h.takeOff(ttl)
 	c := h.e.calls.start(action(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(ttl, time.Second))
 		defer cancel()
@@ -379,30 +401,36 @@ func (h *Handle) release(ctx context.Context) error {
 	default:
 		h.mu.Unlock()
 	}
-	h.letGo(ErrReleased, now)
-	err := h.e.free(&h.left).outcome(ctx)
+	err := h.letGo(ErrReleased, now).outcome(ctx)
 	if errors.Is(err, ErrLost) {
 		return h.takenBefore(err)
 	}
 	return err
 }
 
-// letGo makes a held lock a released one, on our side: the Context ends before
-// the store is told.
-func (h *Handle) letGo(cause error, now Instant) {
+// letGo makes a held lock a released one, on our side, and starts to free it:
+// the Context ends before the store is told. If it is not held any more, letGo
+// joins or repeats the attempt to free it.
+func (h *Handle) letGo(cause error, now Instant) *freeing {
+	h.e.close.ops.Add(1) // between the scheduler and free, Close finds it here
 	h.mu.Lock()
 	if h.state != held {
 		h.mu.Unlock()
-		return
+		defer h.e.close.ops.Add(-1)
+		return h.e.free(&h.left)
 	}
 	h.state = released
+	h.left.trust = h.trust
 	if rest := h.minHold - now.Sub(h.began); rest > 0 && (h.e.promise.Ends == EndsClock || !h.e.isClosing()) {
 		h.left.keep(now.Add(rest))
 	}
 	h.end(cause)
 	h.mu.Unlock()
 	h.e.sched.remove(&h.sched)
+	f := h.e.free(&h.left)
+	h.e.close.ops.Add(-1)
 	h.e.emit(h.ctx, Event{Kind: EventHold, Name: h.name, Owner: h.owner, Token: h.token, Took: now.Sub(h.began)})
+	return f
 }
 
 // takenBefore records that the store had lost the lock before Release was sent.
@@ -413,7 +441,7 @@ func (h *Handle) takenBefore(err error) error {
 		h.state = lost
 		h.lost = lostError(h.name, CauseTaken, err)
 		ev := Event{Kind: EventLost, Name: h.name, Owner: h.owner, Token: h.token, Err: h.lost}
-		h.e.calls.do(action(func() { h.e.emit(h.ctx, ev) }))
+		h.e.calls.do(action(func() { h.e.emitBehind(h.ctx, ev) }))
 	}
 	return h.lost
 }
@@ -468,9 +496,9 @@ func (h *Handle) loseLocked(cause LossCause, err error) error {
 func (h *Handle) tellLoss(cause LossCause, err error, lost *LostError, took time.Duration) {
 	h.e.setup.log.Warn("lock lost", "backend", h.e.promise.Backend, "name", h.name, "owner", h.owner, "cause", cause.String(), "err", err)
 	ev := Event{Kind: EventLost, Name: h.name, Owner: h.owner, Token: h.token, Took: took, Err: lost}
-	h.e.emit(h.ctx, ev)
+	h.e.emitBehind(h.ctx, ev)
 	ev.Kind = EventHold
-	h.e.emit(h.ctx, ev)
+	h.e.emitBehind(h.ctx, ev)
 }
 
 // lostError makes what the store said a LostError; one that it made itself
@@ -484,96 +512,4 @@ func lostError(name string, cause LossCause, err error) *LostError {
 		err = nil
 	}
 	return &LostError{Name: name, Cause: cause, Err: err}
-}
-
-// flight is a renewal under way.
-type flight struct {
-	h     *Handle
-	ttl   time.Duration
-	epoch int
-	sent  Instant
-
-	landed Instant
-	err    error
-	turned bool // renewal began to fail, or works again
-}
-
-// takeOff notes that a renewal with ttl is to be sent.
-func (h *Handle) takeOff(ttl time.Duration) *flight {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.flights++
-	h.mayLive(ttl)
-	return &flight{h: h, ttl: ttl, epoch: h.epoch}
-}
-
-// mayLive notes that a renewal with ttl, sent from now on, may be carried out.
-// h.mu is held.
-func (h *Handle) mayLive(ttl time.Duration) {
-	if entry := Now().Add(ttl + h.grace + ttl/6); entry.Sub(h.entry) > 0 {
-		h.entry = entry
-	}
-}
-
-// land takes in what the store answered to a renewal. It tells nobody: tell
-// does.
-func (f *flight) land(err error) {
-	h := f.h
-	f.err, f.landed = err, Now()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.flights--
-	if h.state != held {
-		return
-	}
-	if cause, over := h.overdue(f.landed); over {
-		h.loseLocked(cause, err) // trust that has run out never comes back
-		return
-	}
-	switch {
-	case err == nil:
-		f.turned = h.failing
-		h.failing = false
-		if trust := f.sent.Add(f.ttl - h.e.margin(f.ttl)); f.epoch == h.epoch && h.bounded() && trust.Sub(h.trust) > 0 {
-			h.trust = trust
-		}
-		if !h.noRenew {
-			h.renewAt = f.sent.Add(f.ttl / 3)
-		}
-	case errors.Is(err, ErrLost):
-		h.loseLocked(CauseTaken, err)
-		return
-	default:
-		f.turned = !h.failing
-		h.failing = true
-		if !h.noRenew {
-			h.renewAt = f.landed.Add(h.retryIn(f.landed))
-		}
-	}
-	h.e.sched.move(&h.sched, h.due(), f.landed)
-}
-
-// retryIn is the pause after a renewal without an answer: shorter and shorter,
-// so that the store has many chances to answer before trust ends. h.mu is held.
-func (h *Handle) retryIn(now Instant) time.Duration {
-	pause := min(h.ttl/12, time.Second)
-	if h.bounded() {
-		pause = min(pause, -now.Sub(h.trust)/3)
-	}
-	return max(pause/2+jitter(pause/2), 10*time.Millisecond)
-}
-
-// tell logs the first failure of a row and its end, and tells the Observer.
-func (f *flight) tell() {
-	e := f.h.e
-	switch {
-	case f.turned && f.err != nil:
-		e.setup.log.Warn("lock: a renewal failed, trying again until trust ends", "backend", e.promise.Backend, "name", f.h.name, "err", f.err)
-	case f.turned:
-		e.setup.log.Info("lock: renewal works again", "backend", e.promise.Backend, "name", f.h.name)
-	}
-	e.emit(f.h.ctx, Event{
-		Kind: EventRenew, Name: f.h.name, Owner: f.h.owner, Token: f.h.token,
-		Took: f.landed.Sub(f.sent), Err: f.err,
-	})
 }

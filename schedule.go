@@ -231,10 +231,8 @@ func (s *scheduler) look(hs []*Handle, now Instant) []*flight {
 			} else {
 				// If this one is not answered, another follows.
 				h.renewAt = now.Add(max(h.ttl/6, 10*time.Millisecond))
-				if h.flights < flightMost {
-					h.flights++
-					h.mayLive(h.ttl)
-					flights = append(flights, &flight{h: h, ttl: h.ttl, epoch: h.epoch})
+				if h.inAir() < flightMost {
+					flights = append(flights, h.takeOff(h.ttl))
 				}
 			}
 		}

@@ -74,6 +74,8 @@ func (ts *turns) enter(ctx context.Context, name string, closing <-chan struct{}
 		err = ctxError(ctx)
 		if held := t.held.Load(); held != nil {
 			err = withLast(err, held)
+		} else {
+			err = withLast(err, errNoAnswer)
 		}
 	case <-closing:
 		err = ErrClosed
