@@ -299,7 +299,10 @@ func grace(ctx context.Context, t *T) error {
 	}
 	began := time.Now()
 	h = a.take(name, lock.TTL(ttl), lock.Grace(more), lock.NoRenew())
-	t.lossOf(h, ttl+more/2, "a lock with Grace to run out by its TTL alone")
+	if d := h.Deadline(); d.After(time.Now().Add(ttl)) {
+		return fmt.Errorf("Deadline is %v away, with TTL %v and Grace %v", time.Until(d), ttl, more)
+	}
+	t.lossOf(h, ttl+soon, "a lock with Grace to run out by its TTL alone")
 	next := b.takeWithin(ttl+more+soon, name)
 	if took := time.Since(began); took < ttl+more {
 		return fmt.Errorf("another got the lock %v after its acquisition, TTL %v and Grace %v", took, ttl, more)
