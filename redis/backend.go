@@ -207,13 +207,13 @@ func (l *lease) Release(ctx context.Context) error {
 	reply, err := l.b.run(ctx, &releaseScript, c)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	over := l.dead.Reached(lock.Now())
+	over := func() bool { return l.dead.Reached(lock.Now()) }
 	switch {
-	case err != nil && over:
+	case err != nil && over():
 		return lock.ErrLost
 	case err != nil:
 		return mapped(err)
-	case l.unsure && !over:
+	case l.unsure && !over():
 		return fmt.Errorf("%w: freed, but a late copy of the request may still arrive", lock.ErrUnavailable)
 	case reply == int64(1):
 		return nil
