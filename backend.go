@@ -65,7 +65,8 @@ type Backend interface {
 	// is there. Do not return a nil Lease if the store might have done the work.
 	//
 	// The call must be idempotent in req.ID: asked again with an ID that holds
-	// the lock already, it grants it again.
+	// the lock already, it grants it again, with the same token, and does not
+	// shorten its life: the second may be a late copy of the first.
 	Acquire(ctx context.Context, req Request) (Grant, error)
 
 	// Guarantees says what this instance promises at least. The engine asks
@@ -98,6 +99,12 @@ type Request struct {
 	// entry was taken away. It does not block. A backend that learns of a loss
 	// only from Renew need not call it.
 	Lost func(LossCause, error)
+
+	// Held tells the engine that the store said that another holder has the
+	// lock. A backend that blocks in Acquire calls it before it does, so that a
+	// caller whose ctx ends meanwhile learns of it. It does not block. Nil if
+	// Wait is false.
+	Held func(*HeldError)
 
 	// Wake makes the engine try again after the given delay, in place of
 	// [Grant.Retry]. It is for a backend whose store tells waiters that a lock

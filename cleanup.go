@@ -64,8 +64,10 @@ func (l *leftover) keep(until Instant) {
 	l.until = until
 }
 
-// free starts an attempt to free l, or joins the one that is under way.
-func (e *engine) free(l *leftover) *freeing {
+// free starts an attempt to free l, or joins the one that is under way. An
+// attempt that is made here, by a caller who waits for it in any case, has ended
+// when free returns.
+func (e *engine) free(l *leftover, here bool) *freeing {
 	l.mu.Lock()
 	if l.now != nil {
 		defer l.mu.Unlock()
@@ -84,7 +86,11 @@ func (e *engine) free(l *leftover) *freeing {
 	if f.lasts = l.lasts(); f.lasts {
 		e.close.frees.Add(1) // the scheduler does not have it meanwhile
 	}
-	e.calls.do(f)
+	if here {
+		f.run()
+	} else {
+		e.calls.do(f)
+	}
 	return f
 }
 
@@ -152,7 +158,7 @@ func (l *leftover) attempt(f *freeing) {
 func (e *engine) freeOrphan(name string, lease Lease) {
 	l := &leftover{lease: lease, orphan: true}
 	l.init(e, name)
-	e.free(l)
+	e.free(l, false)
 }
 
 // hold keeps the lease for the rest of MinHold: at once for all of it where the

@@ -23,14 +23,14 @@ func (e *engine) Close() error {
 	if e.close.begun.Swap(true) {
 		return fmt.Errorf("close %s: %w", e.promise.Backend, ErrClosed)
 	}
-	close(e.closing)
+	e.end()
 	began := time.Now()
 	_, leftovers, _ := e.sched.all()
 	for _, l := range leftovers {
 		if l.letGo() {
 			e.sched.remove(&l.sched)
 		} else {
-			e.free(l)
+			e.free(l, false)
 		}
 	}
 	left := e.drain(began.Add(closeTimeout * 9 / 10))
@@ -107,6 +107,6 @@ func (h *Handle) closeDown() {
 	busy := h.running > 0
 	h.mu.Unlock()
 	if !busy {
-		h.letGo(ErrClosed, Now())
+		h.letGo(ErrClosed, Now(), false)
 	}
 }

@@ -31,7 +31,9 @@ type engine struct {
 	turns   turns
 	sched   scheduler
 	calls   workers
-	closing chan struct{} // closed when Close begins
+	life    context.Context // ends when Close begins
+	end     context.CancelFunc
+	closing <-chan struct{} // life's
 	close   closer
 }
 
@@ -45,7 +47,9 @@ func New(b Backend, opts ...SetupOption) (Locker, error) {
 	if isNil(b) {
 		return nil, fmt.Errorf("new locker: %w: a nil Backend", ErrInvalid)
 	}
-	e := &engine{backend: b, margin: defaultMargin, promise: b.Guarantees(), closing: make(chan struct{})}
+	e := &engine{backend: b, margin: defaultMargin, promise: b.Guarantees()}
+	e.life, e.end = context.WithCancel(context.Background())
+	e.closing = e.life.Done()
 	e.batch, _ = b.(BatchRenewer)
 	if m, ok := b.(Marginer); ok {
 		e.margin = m.Margin
@@ -152,7 +156,7 @@ func (e *engine) enter(ctx context.Context, name string, wait bool, opts []Optio
 	told := false
 	defer func() {
 		if !told && h != nil { // the Observer panicked, and nobody gets the handle
-			h.letGo(ErrReleased, Now())
+			h.letGo(ErrReleased, Now(), false)
 		}
 	}()
 	if h != nil {
@@ -196,7 +200,7 @@ func (e *engine) await(ctx context.Context, name string, s settings) (*Handle, e
 	}
 	var h *Handle
 	defer func() { e.turns.leave(name, t, h) }() // a Logger may panic
-	h, err = e.contend(ctx, name, s, true, t)
+	h, err = e.contend(ctx, name, s, t)
 	return h, err
 }
 
@@ -208,7 +212,7 @@ func (e *engine) try(ctx context.Context, name string, s settings) (*Handle, err
 		if leads {
 			defer e.turns.endTry(name, a)
 			a.err = errNoAnswer // should contend not return
-			a.handle, a.err = e.contend(ctx, name, s, false, nil)
+			a.handle, a.err = e.contend(ctx, name, s, nil)
 			return a.handle, a.err
 		}
 		select {
@@ -231,9 +235,10 @@ func (e *engine) try(ctx context.Context, name string, s settings) (*Handle, err
 // holder's time to live: an administrator may have removed the entry.
 const lookLeast = 30 * time.Second
 
-// contend asks the store until it grants, or once.
-func (e *engine) contend(ctx context.Context, name string, s settings, wait bool, t *turn) (*Handle, error) {
+// contend asks the store until it grants; or once, without a turn.
+func (e *engine) contend(ctx context.Context, name string, s settings, t *turn) (*Handle, error) {
 	var (
+		wait    = t != nil
 		last    error // the last answer: held, or an outage
 		outage  bool
 		backoff = backoff{least: 50 * time.Millisecond, most: time.Second}
@@ -252,7 +257,7 @@ func (e *engine) contend(ctx context.Context, name string, s settings, wait bool
 		if last != nil {
 			asked = Now()
 		}
-		ans, err := e.ask(ctx, h, s, wait)
+		ans, err := e.ask(ctx, h, s, t)
 		if ans != nil && ans.grant.Lease != nil {
 			h.lease = ans.grant.Lease
 		}
@@ -262,6 +267,8 @@ func (e *engine) contend(ctx context.Context, name string, s settings, wait bool
 				last = e.heldBy(name, ans.err)
 			case ans != nil && ans.err != nil && !isCtxError(ans.err):
 				last = unavailable(ans.err)
+			case wait && last == nil && t.held.Load() != nil:
+				last = t.held.Load()
 			case last == nil || Now().Sub(asked) > time.Second:
 				last = errNoAnswer
 			}
@@ -294,7 +301,7 @@ func (e *engine) contend(ctx context.Context, name string, s settings, wait bool
 			held := e.heldBy(name, ans.err)
 			last, outage = held, false
 			backoff.reset()
-			if t != nil {
+			if wait {
 				t.held.Store(held)
 			}
 			switch {
@@ -363,7 +370,7 @@ func (e *engine) grant(ctx context.Context, h *Handle, ans *answer) error {
 // abandon sees to it that nothing of an acquisition that failed stays behind.
 func (e *engine) abandon(h *Handle) {
 	if h.abandon() {
-		e.free(&h.left)
+		e.free(&h.left, false)
 	}
 }
 
@@ -394,13 +401,23 @@ func (a *answer) late() {
 // before the store answered, it returns an error, and what the answer then says
 // is cleaned up when it comes; with an answer beside the error, that came and
 // was no grant.
-func (e *engine) ask(ctx context.Context, h *Handle, s settings, wait bool) (*answer, error) {
+func (e *engine) ask(ctx context.Context, h *Handle, s settings, t *turn) (*answer, error) {
 	ans := &answer{e: e, req: Request{
-		Name: h.name, ID: h.id, TTL: s.ttl + s.grace, Token: s.token, Wait: wait,
+		Name: h.name, ID: h.id, TTL: s.ttl + s.grace, Token: s.token, Wait: t != nil,
 		Owner: s.owner, Lost: h.lostByStore,
 	}}
-	if wait {
-		ans.req.Wake = h.wake
+	if t != nil {
+		ans.req.Wake, ans.req.Held = h.wake, func(held *HeldError) { t.held.Store(e.heldBy(h.name, held)) }
+	}
+	if ctx.Done() == nil {
+		// Nobody but Close can want to leave this call, and it ends with the
+		// backend's patience: no worker is needed, which saves two switches.
+		ans.ctx = endless{e.life, ctx}
+		ans.run()
+		if ans.err != nil && e.isClosing() {
+			return ans, ErrClosed
+		}
+		return ans, nil
 	}
 	var cancel context.CancelFunc
 	ans.ctx, cancel = context.WithCancel(ctx)
@@ -412,6 +429,20 @@ func (e *engine) ask(ctx context.Context, h *Handle, s settings, wait bool) (*an
 		return ans, ctxError(ctx)
 	}
 	return ans, nil
+}
+
+// endless is a Context that cannot end by itself, for a call that ends with the
+// Locker.
+type endless struct {
+	context.Context // the Locker's
+	values          context.Context
+}
+
+func (c endless) Value(key any) any {
+	if v := c.Context.Value(key); v != nil {
+		return v
+	}
+	return c.values.Value(key)
 }
 
 // isOver reports whether ctx has ended. A client that puts ctx's deadline on its

@@ -393,7 +393,7 @@ func (h *Handle) release(ctx context.Context) error {
 	case lost:
 		err := h.lost
 		h.mu.Unlock()
-		h.e.free(&h.left)
+		h.e.free(&h.left, false)
 		if err == nil { // it never was held
 			return ErrReleased
 		}
@@ -401,7 +401,7 @@ func (h *Handle) release(ctx context.Context) error {
 	default:
 		h.mu.Unlock()
 	}
-	err := h.letGo(ErrReleased, now).outcome(ctx)
+	err := h.letGo(ErrReleased, now, ctx.Done() == nil).outcome(ctx)
 	if errors.Is(err, ErrLost) {
 		return h.takenBefore(err)
 	}
@@ -410,14 +410,14 @@ func (h *Handle) release(ctx context.Context) error {
 
 // letGo makes a held lock a released one, on our side, and starts to free it:
 // the Context ends before the store is told. If it is not held any more, letGo
-// joins or repeats the attempt to free it.
-func (h *Handle) letGo(cause error, now Instant) *freeing {
+// joins or repeats the attempt to free it. For here, see free.
+func (h *Handle) letGo(cause error, now Instant, here bool) *freeing {
 	h.e.close.ops.Add(1) // between the scheduler and free, Close finds it here
 	h.mu.Lock()
 	if h.state != held {
 		h.mu.Unlock()
 		defer h.e.close.ops.Add(-1)
-		return h.e.free(&h.left)
+		return h.e.free(&h.left, here)
 	}
 	h.state = released
 	h.left.trust = h.trust
@@ -427,7 +427,7 @@ func (h *Handle) letGo(cause error, now Instant) *freeing {
 	h.end(cause)
 	h.mu.Unlock()
 	h.e.sched.remove(&h.sched)
-	f := h.e.free(&h.left)
+	f := h.e.free(&h.left, here)
 	h.e.close.ops.Add(-1)
 	h.e.emit(h.ctx, Event{Kind: EventHold, Name: h.name, Owner: h.owner, Token: h.token, Took: now.Sub(h.began)})
 	return f
@@ -486,7 +486,7 @@ func (h *Handle) loseLocked(cause LossCause, err error) error {
 	h.e.calls.do(action(func() { h.tellLoss(cause, err, lost, took) }))
 	switch {
 	case cause == CauseTaken || cause == CauseSessionEnded:
-		h.e.free(&h.left)
+		h.e.free(&h.left, false)
 	case h.bounded() && (cause == CauseExpired || h.e.promise.Ends == EndsClock):
 		h.left.expire(h.entry) // not before it ends by itself: work may still run
 	}

@@ -342,3 +342,92 @@ func TestFewLocksShareOneCall(t *testing.T) {
 		}
 	})
 }
+
+func TestObserverThatPanicsOrExits(t *testing.T) {
+	for _, kind := range []EventKind{EventWait, EventHold, EventRelease, EventRenew, EventLost} {
+		for _, exits := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				var quiet atomic.Bool
+				l, _ := on(t, f, TTL(time.Second), Observe(func(_ context.Context, e Event) {
+					switch {
+					case e.Kind != kind || quiet.Load():
+					case exits:
+						runtime.Goexit()
+					default:
+						panic("boom")
+					}
+				}))
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					defer func() { _ = recover() }() // as an HTTP server does
+					h, err := l.Acquire(t.Context(), "n")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					time.Sleep(400 * time.Millisecond) // a renewal
+					if kind == EventLost {
+						f.requests[0].Lost(CauseTaken, nil)
+						return
+					}
+					_ = h.Release(t.Context())
+				}()
+				<-ended
+				time.Sleep(time.Second)
+				if _, _, n := f.counts(); n != 1 {
+					t.Errorf("%v, exits %v: %d releases, want 1: nobody has the handle", kind, exits, n)
+				}
+				quiet.Store(true)
+				h := must(t, l)
+				wantErr(t, "Release of the next", h.Release(t.Context()))
+				began := time.Now()
+				wantErr(t, "Close", l.Close())
+				if took := time.Since(began); took > time.Second {
+					t.Errorf("%v, exits %v: Close took %v", kind, exits, took)
+				}
+			})
+		}
+	}
+}
+
+func TestCloseWaitsForAReleaseWhoseObserverIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.shut = func() error {
+			if _, _, n := f.counts(); n != 1 {
+				t.Errorf("the backend was closed after %d releases, want 1", n)
+			}
+			return nil
+		}
+		f.release = func(context.Context) error { time.Sleep(100 * time.Millisecond); return nil }
+		l, _ := on(t, f, Observe(func(_ context.Context, e Event) {
+			if e.Kind == EventHold {
+				time.Sleep(time.Second)
+			}
+		}))
+		h := must(t, l)
+		var wg sync.WaitGroup
+		wg.Go(func() { wantErr(t, "Release", h.Release(t.Context())) })
+		synctest.Wait()
+		wantErr(t, "Close", l.Close())
+		wg.Wait()
+	})
+}
+
+func TestHandlePrintsNoInside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := on(t, newFake())
+		h := must(t, l)
+		for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d"} {
+			if got, want := fmt.Sprintf(format, h), `lock "n" on fake: held`; got != want {
+				t.Errorf("%s: %s, want %s", format, got, want)
+			}
+		}
+		_ = h.Release(t.Context())
+		if got, want := fmt.Sprint(h, (*Handle)(nil)), `lock "n" on fake: lock released no lock`; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	})
+}

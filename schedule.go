@@ -140,7 +140,7 @@ func (s *scheduler) run() {
 		flights := s.look(handles, now)
 		s.send(flights, now)
 		for _, l := range leftovers {
-			s.e.free(l)
+			s.e.free(l, false)
 		}
 		timer.Reset(s.rest())
 		select {

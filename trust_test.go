@@ -416,3 +416,69 @@ func TestExtendWhereTheTTLIsFixed(t *testing.T) {
 		wantErr(t, "another TTL", h.Extend(t.Context(), 2*tenTTL), ErrUnsupported)
 	})
 }
+
+func TestExtendsInTheAirTogetherCountWithTheShortest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		l, _ := on(t, f)
+		h := must(t, l, TTL(tenTTL), NoRenew())
+		land := map[time.Duration]chan struct{}{time.Minute: make(chan struct{}), time.Second: make(chan struct{})}
+		f.renew = func(_ context.Context, ttl time.Duration) error { <-land[ttl]; return nil }
+		for _, ttl := range []time.Duration{time.Minute, time.Second} {
+			go func() { wantErr(t, "Extend", h.Extend(t.Context(), ttl)) }()
+			synctest.Wait()
+		}
+		close(land[time.Second]) // answered first, but perhaps carried out last
+		synctest.Wait()
+		close(land[time.Minute])
+		synctest.Wait()
+		if got := time.Until(h.Deadline()); got > time.Second {
+			t.Errorf("trusted for %v although the shorter request may have been the last", got)
+		}
+	})
+}
+
+func TestUnansweredShorterExtendBoundsTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		l, _ := on(t, f)
+		h := must(t, l, TTL(tenTTL), NoRenew())
+		f.renew = func(context.Context, time.Duration) error { return errAway }
+		wantErr(t, "Extend without an answer", h.Extend(t.Context(), 2*time.Second), ErrUnavailable)
+		f.renew = nil
+		wantErr(t, "Extend", h.Extend(t.Context(), time.Minute))
+		if got := time.Until(h.Deadline()); got > 2*time.Second {
+			t.Errorf("trusted for %v although the lost request for 2s may still arrive", got)
+		}
+	})
+}
+
+func TestUnansweredAcquireBoundsExtend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.acquire = func(_ context.Context, req Request) (Grant, error) {
+			if len(f.requests) == 1 {
+				return Grant{Lease: fakeLease{f, req.ID}}, ErrUnavailable
+			}
+			return Grant{}, nil
+		}
+		l, _ := on(t, f)
+		h := must(t, l, TTL(time.Second), NoRenew())
+		wantErr(t, "Extend", h.Extend(t.Context(), time.Minute))
+		if got := time.Until(h.Deadline()); got > time.Second {
+			t.Errorf("trusted for %v although a copy of the acquire for 1s may still arrive", got)
+		}
+	})
+}
+
+func TestReleaseWithoutAnswerUntilTheEndIsNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.release = func(context.Context) error { time.Sleep(3 * time.Second); return ErrLost } // it ended by itself
+		l, _ := on(t, f)
+		h := must(t, l, TTL(time.Second))
+		wantErr(t, "Err", h.Err())
+		wantErr(t, "Release", h.Release(t.Context()))
+		wantErr(t, "Err", h.Err(), ErrReleased)
+	})
+}

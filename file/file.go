@@ -94,7 +94,7 @@ func (l *lease) take(owner string) error {
 		return &lock.HeldError{Name: l.name, Owner: c.last.owner}
 	}
 	var err error
-	if l.written, err = os.OpenFile(l.path, os.O_RDWR|noFollow, 0); err != nil {
+	if l.written, err = os.OpenFile(l.path, os.O_RDWR|noFollow|noBlock, 0); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return errRemoved
 		}
@@ -120,14 +120,20 @@ func (l *lease) take(owner string) error {
 // open opens the lock's file for reading, and makes it, and its directory, if
 // need be.
 func (b *backend) open(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|noFollow, 0o600)
+	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|noFollow|noBlock, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := makeDir(b.dir); err != nil {
 			return nil, err
 		}
-		f, err = os.OpenFile(path, os.O_RDONLY|os.O_CREATE|noFollow, 0o600)
+		f, err = os.OpenFile(path, os.O_RDONLY|os.O_CREATE|noFollow|noBlock, 0o600)
 	}
-	return f, err
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(fmt.Errorf("%s is not a regular file", path), err, f.Close())
+	}
+	return f, nil
 }
 
 func (b *backend) path(name string) string {
@@ -212,7 +218,7 @@ func (l *lease) close() {
 		_ = l.written.Close()
 		if l.shared {
 			// The child's copy keeps the file open; this closing is the one that wakes.
-			if f, err := os.OpenFile(l.path, os.O_WRONLY|noFollow, 0); err == nil {
+			if f, err := os.OpenFile(l.path, os.O_WRONLY|noFollow|noBlock, 0); err == nil {
 				_ = f.Close()
 			}
 		}

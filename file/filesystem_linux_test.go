@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -46,5 +48,23 @@ func TestNetworkFileSystemsAreRefused(t *testing.T) {
 	}
 	if _, err := NewBackend(context.Background(), Options{Dir: "/proc/interlock-test"}); err == nil {
 		t.Error("a directory was made in /proc")
+	}
+}
+
+func TestPipeInPlaceOfALockIsRefusedAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	l, err := New(t.Context(), Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	b := &backend{dir: dir}
+	if err := unix.Mkfifo(b.path("n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if _, err := l.TryAcquire(ctx, "n"); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("TryAcquire: %v, want a word on what is there", err)
 	}
 }

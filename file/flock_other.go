@@ -10,7 +10,10 @@ import (
 	"github.com/interlock-go/lock"
 )
 
-const noFollow = 0
+const (
+	noFollow = 0
+	noBlock  = 0
+)
 
 // tryFlock refuses: the record locks that such a system has belong to a process,
 // not to an open file, so two acquisitions of one process would share them.

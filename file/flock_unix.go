@@ -18,6 +18,9 @@ import (
 // noFollow refuses a symbolic link in the place of a lock's file.
 const noFollow = syscall.O_NOFOLLOW
 
+// noBlock keeps a pipe in that place from holding up who opens it.
+const noBlock = syscall.O_NONBLOCK
+
 // tryFlock takes the exclusive flock on f if it is free.
 func tryFlock(f *os.File) (bool, error) {
 	for {

@@ -7,7 +7,10 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-const noFollow = 0
+const (
+	noFollow = 0
+	noBlock  = 0
+)
 
 // lockedByte is the byte that is locked, far behind the record: a locked byte
 // cannot be read by others, and they are to read the holder's label.

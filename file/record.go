@@ -23,7 +23,8 @@ import (
 // Strings are quoted as in Go source, so they may hold any byte. The checksum is
 // over all that stands before " crc32c=". The slot with the greater token counts;
 // the next record goes into the other one. A crash in the middle of a write
-// therefore spoils only a token that nobody was given.
+// therefore spoils only a token that nobody was given; also of the first record,
+// of which then only the beginning is there.
 const (
 	slotSize   = 4096 // more than the longest record: 512 + 256 bytes, of which quoting makes 4 times as many, and 120
 	recordHead = "interlock "
@@ -128,6 +129,9 @@ func readContent(f io.ReaderAt) (content, error) {
 			return content{}, fmt.Errorf("%w: the file is of another version of the format (this one knows version %s)", lock.ErrUnsupported, version)
 		}
 	}
+	if !found && tornFirst(buf) {
+		return content{fresh: true}, nil
+	}
 	if !found {
 		return content{}, errCorrupt
 	}
@@ -136,6 +140,15 @@ func readContent(f io.ReaderAt) (content, error) {
 
 var errCorrupt = errors.New("the file has no readable record, so its last token is unknown; " +
 	"if nobody holds the lock, remove the file: tokens then go on from the clock")
+
+// tornFirst reports whether the file holds no more than the beginning of a first
+// record, as a crash or a full disk leaves it: no token was given then.
+func tornFirst(buf []byte) bool {
+	begun := bytes.TrimRight(buf, "\x00")
+	head := []byte(recordHead + version + " token=")
+	return len(buf) <= slotSize && !bytes.Contains(begun, []byte("\n")) &&
+		(bytes.HasPrefix(begun, head) || bytes.HasPrefix(head, begun))
+}
 
 // otherVersion reports whether a slot begins as a record of another version does,
 // and not only as a torn one.

@@ -172,7 +172,6 @@ func TestUnreadableContentIsAnError(t *testing.T) {
 		says    string
 	}{
 		{"flipped bit", flipped, "no readable record"},
-		{"cut short", one[:40], "no readable record"},
 		{"text", []byte("hello\n"), "no readable record"},
 		{"newer version", newer, "another version"},
 		{"newer version beside a good record", append(bytes.Clone(one), newer...), "another version"},
@@ -209,5 +208,33 @@ func TestOtherVersionIsUnsupported(t *testing.T) {
 	_, err := readContent(strings.NewReader("interlock 2 whatever"))
 	if !errors.Is(err, lock.ErrUnsupported) {
 		t.Errorf("error %v is not ErrUnsupported", err)
+	}
+}
+
+func TestTornFirstRecordIsNoRecord(t *testing.T) {
+	whole, err := record{token: 7, name: "sku:42", owner: "web-1:4711"}.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{1, 5, 11, 40, 60} {
+		c, err := readContent(bytes.NewReader(whole[:n]))
+		if err != nil || !c.fresh {
+			t.Errorf("the first %d bytes of a first record: %+v, %v; want a fresh file", n, c, err)
+		}
+		padded := append(bytes.Clone(whole[:n]), make([]byte, slotSize-n)...)
+		if c, err := readContent(bytes.NewReader(padded)); err != nil || !c.fresh {
+			t.Errorf("the first %d bytes, then zeros: %+v, %v; want a fresh file", n, c, err)
+		}
+	}
+	spoilt := bytes.Clone(whole)
+	spoilt[20] ^= 1
+	for what, b := range map[string][]byte{
+		"a whole record with a wrong byte": spoilt,
+		"other text":                       []byte("hello"),
+		"a torn record behind another":     append(bytes.Clone(spoilt), whole[:40]...),
+	} {
+		if _, err := readContent(bytes.NewReader(b)); !errors.Is(err, errCorrupt) {
+			t.Errorf("%s: %v, want %v", what, err, errCorrupt)
+		}
 	}
 }

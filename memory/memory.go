@@ -39,7 +39,7 @@ import (
 	"github.com/interlock-go/lock"
 )
 
-// Store is a set of locks. Its methods may be called from many goroutines.
+// Store is a set of locks; the zero value is an empty one. Its methods may be called from many goroutines.
 type Store struct {
 	mu    sync.Mutex
 	names map[string]*entry
@@ -58,10 +58,11 @@ type entry struct {
 type waiter struct {
 	req     lock.Request
 	granted chan lock.Grant // holds one
+	look    chan struct{}   // holds one: the holder's time was cut
 }
 
 // NewStore returns an empty Store.
-func NewStore() *Store { return &Store{names: make(map[string]*entry)} }
+func NewStore() *Store { return new(Store) }
 
 // New returns a Locker on the store, which may have others.
 func New(_ context.Context, s *Store, opts ...lock.SetupOption) (lock.Locker, error) {
@@ -128,9 +129,12 @@ func (s *Store) grant(req lock.Request, e *entry) lock.Grant {
 	now := lock.Now()
 	if e.id != req.ID {
 		s.last++
+		e.until = now
 		e.id, e.owner, e.token, e.lost = req.ID, req.Owner, s.last, req.Lost
 	}
-	e.until = now.Add(req.TTL)
+	if until := now.Add(req.TTL); until.Sub(e.until) > 0 { // a second copy of a request cuts nothing
+		e.until = until
+	}
 	return lock.Grant{Lease: lease{s, req.Name, req.ID}, Token: e.token, Sent: now}
 }
 
@@ -144,6 +148,9 @@ func (b backend) Acquire(ctx context.Context, req lock.Request) (lock.Grant, err
 	e := s.live(req.Name)
 	if e == nil {
 		e = new(entry)
+		if s.names == nil {
+			s.names = make(map[string]*entry)
+		}
 		s.names[req.Name] = e
 	}
 	left := -lock.Now().Sub(e.until)
@@ -155,9 +162,11 @@ func (b backend) Acquire(ctx context.Context, req lock.Request) (lock.Grant, err
 		defer s.mu.Unlock()
 		return lock.Grant{}, &lock.HeldError{Owner: e.owner, Left: left}
 	}
-	w := &waiter{req, make(chan lock.Grant, 1)}
+	w := &waiter{req, make(chan lock.Grant, 1), make(chan struct{}, 1)}
 	e.queue = append(e.queue, w)
+	held := &lock.HeldError{Owner: e.owner, Left: left}
 	s.mu.Unlock()
+	req.Held(held)
 	return s.wait(ctx, w, left)
 }
 
@@ -170,17 +179,26 @@ func (s *Store) wait(ctx context.Context, w *waiter, left time.Duration) (lock.G
 		case g := <-w.granted:
 			timer.Stop()
 			return g, nil
+		case <-w.look:
+			left = s.left(w.req.Name)
 		case <-timer.C:
-			s.mu.Lock()
-			if e := s.live(w.req.Name); e != nil {
-				left = max(-lock.Now().Sub(e.until), time.Millisecond)
-			}
-			s.mu.Unlock()
+			left = s.left(w.req.Name)
 		case <-ctx.Done():
 			timer.Stop()
 			return s.giveUp(ctx, w)
 		}
 	}
+}
+
+// left is for how long the name's holder has it, after those who had it for long
+// enough have lost it.
+func (s *Store) left(name string) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.live(name); e != nil {
+		return max(-lock.Now().Sub(e.until), time.Millisecond)
+	}
+	return time.Millisecond
 }
 
 // giveUp takes a waiter out of the queue, unless it was granted at the same
@@ -226,7 +244,16 @@ func (l lease) Renew(_ context.Context, ttl time.Duration) error {
 	if e == nil || e.id != l.id {
 		return lock.ErrLost
 	}
-	e.until = lock.Now().Add(ttl)
+	until := lock.Now().Add(ttl)
+	if e.until.Sub(until) > 0 {
+		for _, w := range e.queue {
+			select {
+			case w.look <- struct{}{}:
+			default:
+			}
+		}
+	}
+	e.until = until
 	return nil
 }
 

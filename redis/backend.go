@@ -41,6 +41,7 @@ type backend struct {
 	sub      *subscription
 	channels string // what the names of channels begin with
 	countOK  string // "1": PUBLISH counts all who listen
+	mute     bool   // the user may not publish, so its Lockers look for themselves
 
 	evicts      atomic.Pointer[error] // what the last look at a server of the caller's found
 	replicas    int                   // how many must confirm a lock
@@ -74,14 +75,14 @@ func (b *backend) Acquire(ctx context.Context, req lock.Request) (lock.Grant, er
 		return lock.Grant{}, *evicts
 	}
 	channel := ""
-	if req.Wait {
+	if req.Wait && !b.mute {
 		channel = b.sub.join(req.ID, req.Wake)
 	}
 	g, err := b.try(ctx, &req, channel)
 	var held *lock.HeldError
 	isHeld := errors.As(err, &held)
 	if isHeld && req.Wait && g.Lease == nil {
-		if b.sub.start(ctx) {
+		if !b.mute && b.sub.start(ctx) {
 			channel = b.sub.join(req.ID, req.Wake)
 			g, err = b.try(ctx, &req, channel)
 			isHeld = errors.Is(err, lock.ErrHeld)
@@ -176,14 +177,13 @@ func (b *backend) RenewAll(ctx context.Context, batch []lock.Renewal) {
 func (l *lease) renewal(ttl time.Duration) call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	shorten := 0
-	if ttl < l.ttl {
-		shorten = 1
-	} else {
-		l.dead = lock.Now().Add(ttl + deadSlack)
-	}
+	shorter := ttl < l.ttl
 	l.ttl = ttl
-	return newCall(1, &l.keys.lock, &l.id, ttl.Milliseconds(), shorten)
+	if shorter {
+		return newCall(3, &l.keys.lock, &l.keys.queue, &l.keys.waiters, &l.id, ttl.Milliseconds(), 1, &l.b.channels)
+	}
+	l.dead = lock.Now().Add(ttl + deadSlack)
+	return newCall(1, &l.keys.lock, &l.id, ttl.Milliseconds(), 0)
 }
 
 func renewed(reply any, err error) error {

@@ -97,9 +97,11 @@ func infoField(info, field string) string {
 
 // rightsScript tries each command that the scripts use, on keys that do not
 // exist and so that nothing stays, and answers the first refusal for lack of a
-// right. PUBLISH is left out: without it waiters look for themselves.
+// right. It answers "-publish" if only that is missing: without it waiters look for
+// themselves.
 //
 // KEYS a lock's, a queue's, a waiters'
+// ARGV "1" for tokens, a channel
 var rightsScript = newScript(`
 local function allowed(...)
   local reply = redis.pcall(...)
@@ -115,7 +117,7 @@ return allowed('DEL', KEYS[1]) or allowed('DEL', KEYS[2]) or allowed('DEL', KEYS
   or allowed('ZRANK', KEYS[2], '') or allowed('HGET', KEYS[3], '') or allowed('HDEL', KEYS[3], '')
   or allowed('HSET', KEYS[3], '', '') or allowed('DEL', KEYS[3])
   or ARGV[1] == '1' and (allowed('INCR', KEYS[1]) or allowed('DEL', KEYS[1]))
-  or ''
+  or allowed('PUBLISH', ARGV[2], '') and '-publish' or ''
 `, nil)
 
 // checkRights says at the start which right is missing, rather than with a lock
@@ -128,7 +130,7 @@ func (b *backend) checkRights(ctx context.Context, o Options) error {
 	if o.Counter {
 		counter = "1"
 	}
-	c := newCall(3, &k.lock, &k.queue, &k.waiters, counter)
+	c := newCall(3, &k.lock, &k.queue, &k.waiters, counter, b.channels+"rights")
 	cmd := c.command(ctx, "eval", rightsScript.source)
 	err := b.client.Process(ctx, cmd)
 	if err == nil {
@@ -138,7 +140,8 @@ func (b *backend) checkRights(ctx context.Context, o Options) error {
 	if err != nil {
 		return mapped(err)
 	}
-	if missing, err := cmd.Text(); err == nil && missing != "" {
+	missing, err := cmd.Text()
+	if b.mute = missing == "-publish"; err == nil && missing != "" && !b.mute {
 		return fmt.Errorf("the server refuses %s: see package redis, “Rights”", missing)
 	}
 	return nil

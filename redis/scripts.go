@@ -63,12 +63,21 @@ if KEYS[4] then
   if token == 0 then
     -- The time carries on where a counter was lost with its server's memory.
     local t = redis.call('TIME')
-    token = math.max(redis.call('INCR', KEYS[4]), t[1] * 1000000 + t[2])
+    local most = 9007199254740991 -- from there on numbers have gaps
+    local last = tonumber(redis.call('GET', KEYS[4]) or 0)
+    token = (last or 0) < most and math.max(redis.call('INCR', KEYS[4]), t[1] * 1000000 + t[2]) or most + 1
+    if token > most then
+      return redis.error_reply('ERR value is not an integer below 2^53')
+    end
     redis.call('SET', KEYS[4], string.format('%.0f', token))
   end
 end
 if not free then
-  redis.call('SET', KEYS[1], head .. string.format('%.0f', token) .. ' ' .. ARGV[2], 'PX', ARGV[3])
+  local ttl = tonumber(ARGV[3])
+  if held then -- the request may be a late copy, which must not cut what was added since
+    ttl = math.max(ttl, redis.call('PTTL', KEYS[1]))
+  end
+  redis.call('SET', KEYS[1], head .. string.format('%.0f', token) .. ' ' .. ARGV[2], 'PX', ttl)
 end
 if redis.call('ZREM', KEYS[2], id) == 1 then
   redis.call('HDEL', KEYS[3], id)
@@ -78,9 +87,11 @@ return token
 
 // renewScript sets the lock's time to live if the lock is the caller's.
 //
-// KEYS lock
+// If that cuts it, the first waiter, who sleeps until the former end, is told.
+//
+// KEYS lock [, queue, waiters]
 // ARGV id, ttl in ms, "1" if it may become shorter: a late renewal must not cut
-// what an extension gave
+// what an extension gave [, prefix of the channels]
 //
 // It answers 1, or 0 if the lock is not the caller's.
 var renewScript = newScript(`
@@ -94,6 +105,12 @@ if ARGV[3] ~= '1' then
   ttl = math.max(ttl, redis.call('PTTL', KEYS[1]))
 end
 redis.call('PEXPIRE', KEYS[1], ttl)
+local first = KEYS[2] and redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+local entry = first and redis.call('HGET', KEYS[3], first)
+local channel = entry and string.match(entry, '^%d+ %d+ (%S+)')
+if channel then
+  redis.pcall('PUBLISH', ARGV[4] .. channel, string.format('%.0f ', ttl + 1) .. first)
+end
 return 1
 `, func(answer any) bool { return answer == int64(1) })
 

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"strconv"
@@ -122,7 +123,7 @@ func tlsConfig(u *lock.URL) *tls.Config {
 		pem, err := os.ReadFile(ca)
 		config.RootCAs = x509.NewCertPool()
 		if err != nil {
-			u.Mistake("parameter %q: %w", "ca", err)
+			u.Mistake("parameter %q: %w", "ca", unnamed(err))
 		} else if !config.RootCAs.AppendCertsFromPEM(pem) {
 			u.Mistake("parameter %q: no certificate in that file", "ca")
 		}
@@ -132,11 +133,21 @@ func tlsConfig(u *lock.URL) *tls.Config {
 	} else if cert != "" {
 		pair, err := tls.LoadX509KeyPair(cert, key)
 		if err != nil {
-			u.Mistake("parameters %q and %q: %w", "cert", "key", err)
+			u.Mistake("parameters %q and %q: %w", "cert", "key", unnamed(err))
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return config
+}
+
+// unnamed is a file's error without the file's name: somebody may have put the
+// key itself where its file belongs.
+func unnamed(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return fmt.Errorf("%s the file: %w", path.Op, path.Err)
+	}
+	return err
 }
 
 // client makes the client: one attempt for each request, and deadlines obeyed.
