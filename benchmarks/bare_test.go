@@ -14,17 +14,17 @@ import (
 // The bare contestants do the least that the task needs with the plain client.
 var (
 	// bare is one SET NX PX and one script call. It cannot wait.
-	bare = contestant{"bare: SET NX PX and a script", func(_ context.Context, addr string, o options) (client, error) {
+	bare = contestant{name: "bare: SET NX PX and a script", open: func(_ context.Context, addr string, o options) (client, error) {
 		return &bareClient{c: newGoRedis(addr, o), o: o}, nil
 	}}
 	// baton is a list with one element, which BLPOP takes and LPUSH gives back. It
 	// hands over as fast as Redis can, but is gone for ever with a holder that
 	// dies: a bound, not a lock.
-	baton = contestant{"bare: a baton, no lock", func(_ context.Context, addr string, o options) (client, error) {
+	baton = contestant{name: "bare: a baton, no lock", open: func(_ context.Context, addr string, o options) (client, error) {
 		return &batonClient{c: newGoRedis(addr, o)}, nil
 	}}
 	// bareBatched renews all that it holds in one pipeline.
-	bareBatched = contestant{"bare: one pipeline", func(_ context.Context, addr string, o options) (client, error) {
+	bareBatched = contestant{name: "bare: one pipeline", open: func(_ context.Context, addr string, o options) (client, error) {
 		return newBatchedClient(newGoRedis(addr, o), o.ttl), nil
 	}}
 )

@@ -23,6 +23,8 @@ import (
 type contestant struct {
 	name string // in the tables
 	open func(ctx context.Context, addr string, o options) (client, error)
+
+	endless bool // the Contexts that it is given cannot end
 }
 
 // options are what a benchmark asks of a client.
@@ -49,20 +51,19 @@ const (
 )
 
 var (
-	interlock = contestant{"interlock", func(ctx context.Context, addr string, o options) (client, error) {
-		c := newGoRedis(addr, o)
-		l, err := redis.New(ctx, c, redis.Options{}, lock.TTL(o.ttl)) // it renews in any case
-		return interlockClient{l, c}, err
-	}}
-	redislockPeer = contestant{"bsm/redislock, 5 ms poll", func(_ context.Context, addr string, o options) (client, error) {
+	interlock = contestant{name: "interlock", open: openInterlock}
+	// interlockEndless is given a Context that cannot end: then the engine needs
+	// no goroutine from which it could return while a request is under way.
+	interlockEndless = contestant{name: "interlock, a ctx that cannot end", open: openInterlock, endless: true}
+	redislockPeer    = contestant{name: "bsm/redislock, 5 ms poll", open: func(_ context.Context, addr string, o options) (client, error) {
 		c := newGoRedis(addr, o)
 		return redislockClient{redislock.New(c), c, o}, nil
 	}}
-	redsyncPeer = contestant{"redsync, 5 ms poll", func(_ context.Context, addr string, o options) (client, error) {
+	redsyncPeer = contestant{name: "redsync, 5 ms poll", open: func(_ context.Context, addr string, o options) (client, error) {
 		c := newGoRedis(addr, o)
 		return redsyncClient{redsync.New(redsyncgoredis.NewPool(c)), c, o}, nil
 	}}
-	rueidislockPeer = contestant{"rueidislock, one key", func(_ context.Context, addr string, o options) (client, error) {
+	rueidislockPeer = contestant{name: "rueidislock, one key", open: func(_ context.Context, addr string, o options) (client, error) {
 		co := rueidis.ClientOption{InitAddress: []string{addr}}
 		if o.dial != nil {
 			co.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
@@ -88,6 +89,12 @@ func newGoRedis(addr string, o options) *goredis.Client {
 type interlockClient struct {
 	l lock.Locker
 	c *goredis.Client
+}
+
+func openInterlock(ctx context.Context, addr string, o options) (client, error) {
+	c := newGoRedis(addr, o)
+	l, err := redis.New(ctx, c, redis.Options{}, lock.TTL(o.ttl)) // it renews in any case
+	return interlockClient{l, c}, err
 }
 
 func (c interlockClient) acquire(ctx context.Context, name string) (hold, error) {

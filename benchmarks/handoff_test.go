@@ -8,7 +8,7 @@ import (
 )
 
 // ping is a round trip and nothing else, by which hand-offs are measured.
-var ping = contestant{"bare: a round trip (PING)", func(_ context.Context, addr string, o options) (client, error) {
+var ping = contestant{name: "bare: a round trip (PING)", open: func(_ context.Context, addr string, o options) (client, error) {
 	return &bareClient{c: newGoRedis(addr, o), o: o}, nil
 }}
 

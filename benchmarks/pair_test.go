@@ -18,7 +18,7 @@ var pairTable = &table{
 		{title: "× bare", format: "%.2f", of: bare.name},
 		{title: "allocations", format: "%.0f"},
 	},
-	rows: []contestant{bare, interlock, redislockPeer, redsyncPeer, rueidislockPeer},
+	rows: []contestant{bare, interlock, interlockEndless, redislockPeer, redsyncPeer, rueidislockPeer},
 }
 
 // BenchmarkPair is Acquire and Release by one caller, of a name that nobody else
@@ -57,7 +57,7 @@ var callersTable = &table{
 		{title: "pairs/s", format: "%.0f"},
 		{title: "× bare", format: "%.2f", of: bare.name},
 	},
-	rows: []contestant{bare, interlock, redislockPeer, redsyncPeer, rueidislockPeer},
+	rows: []contestant{bare, interlock, interlockEndless, redislockPeer, redsyncPeer, rueidislockPeer},
 }
 
 // BenchmarkCallers is the same by 32 callers of one client at once.

@@ -59,6 +59,9 @@ func (e *entry) prepare(b *testing.B, name string) {
 
 // pair acquires and releases with the contestant's first client.
 func (e *entry) pair(ctx context.Context, name string) error {
+	if e.endless {
+		ctx = context.Background()
+	}
 	h, err := e.clients[0].acquire(ctx, name)
 	if err != nil {
 		return err
