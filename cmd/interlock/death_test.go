@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,16 +17,31 @@ import (
 	"github.com/interlock-go/lock"
 )
 
-// pids are the children of a process, by ps, which every Unix has.
+// pids are the children of a process: by /proc, or by ps where there is none.
 func pids(t *testing.T, parent int) []int {
 	t.Helper()
-	out, err := exec.Command("ps", "-A", "-o", "pid=,ppid=").Output()
+	var lines [][]string // pid, parent
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, stat := range stats {
+		text, _ := os.ReadFile(stat) // it may have ended
+		if i := bytes.LastIndexByte(text, ')'); i > 0 {
+			lines = append(lines, []string{filepath.Base(filepath.Dir(stat)), strings.Fields(string(text[i+1:]))[1]})
+		}
+	}
+	if len(stats) == 0 {
+		out, err := exec.Command("ps", "-A", "-o", "pid=,ppid=").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range bytes.Lines(out) {
+			lines = append(lines, strings.Fields(string(line)))
+		}
+	}
 	var children []int
-	for line := range bytes.Lines(out) {
-		f := strings.Fields(string(line))
+	for _, f := range lines {
 		if len(f) != 2 || f[1] != strconv.Itoa(parent) {
 			continue
 		}

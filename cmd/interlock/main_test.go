@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -25,9 +26,20 @@ var (
 	buildFlags []string
 )
 
+// heedSignals has the programs under test not inherit that a signal is ignored,
+// as under nohup.
+func heedSignals() {
+	for _, s := range passedOnSignals {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
+}
+
 func TestMain(m *testing.M) {
 	// The race detector lets each process sleep for a second before it ends.
 	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	heedSignals()
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "interlock-test-")
 		if err != nil {
