@@ -84,7 +84,9 @@ func (b *backend) Acquire(ctx context.Context, req lock.Request) (lock.Grant, er
 	if isHeld && req.Wait && g.Lease == nil {
 		if !b.mute && b.sub.start(ctx) {
 			channel = b.sub.join(req.ID, req.Wake)
+			again := lock.Now()
 			g, err = b.try(ctx, &req, channel)
+			g.Sent = again
 			isHeld = errors.Is(err, lock.ErrHeld)
 		} else {
 			g.Retry = lookOften(held.Left)
@@ -108,7 +110,7 @@ func (b *backend) try(ctx context.Context, req *lock.Request, channel string) (l
 	}
 	c = append(c, &l.id, &l.owner, &l.ttlMS, &l.channel, &l.offerMS, &slackMS)
 
-	sent := lock.Now()
+	sent := time.Now()
 	l.dead = sent.Add(req.TTL + deadSlack)
 	reply, err := b.run(ctx, &acquireScript, c)
 	if err != nil {
@@ -119,7 +121,7 @@ func (b *backend) try(ctx context.Context, req *lock.Request, channel string) (l
 		return lock.Grant{Lease: l}, mapped(err)
 	}
 	if token, granted := reply.(int64); granted {
-		return lock.Grant{Lease: l, Token: lock.Token(token), Sent: sent}, nil
+		return lock.Grant{Lease: l, Token: lock.Token(token)}, nil
 	}
 	held, rank, err := heldBy(req.Name, reply)
 	if err != nil {
@@ -152,7 +154,7 @@ type lease struct {
 
 	mu   sync.Mutex
 	ttl  time.Duration // what the store was last asked for
-	dead lock.Instant  // from when on nothing of it can be there
+	dead time.Time     // from when on nothing of it can be there; Go's clock, which is late after a suspend, does for that
 }
 
 // queues reports whether Acquire asked for a place in the queue.
@@ -182,7 +184,7 @@ func (l *lease) renewal(ttl time.Duration) call {
 	if shorter {
 		return newCall(3, &l.keys.lock, &l.keys.queue, &l.keys.waiters, &l.id, ttl.Milliseconds(), 1, &l.b.channels)
 	}
-	l.dead = lock.Now().Add(ttl + deadSlack)
+	l.dead = time.Now().Add(ttl + deadSlack)
 	return newCall(1, &l.keys.lock, &l.id, ttl.Milliseconds(), 0)
 }
 
@@ -207,7 +209,7 @@ func (l *lease) Release(ctx context.Context) error {
 	reply, err := l.b.run(ctx, &releaseScript, c)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	over := func() bool { return l.dead.Reached(lock.Now()) }
+	over := func() bool { return !time.Now().Before(l.dead) }
 	switch {
 	case err != nil && over():
 		return lock.ErrLost
