@@ -22,6 +22,7 @@ type scheduler struct {
 	tick     time.Duration // the longest that run may sleep
 	paced    time.Duration // until when the renewals of a large round are spread out
 	inHand   int           // items that run has taken and not yet put back
+	deserted bool          // nothing was there when run last looked, and nothing came since
 	running  bool
 	stopped  bool
 }
@@ -63,6 +64,7 @@ func (s *scheduler) add(it *schedItem, at, now Instant, ttl time.Duration) {
 		s.tick = min(s.tick, max(ttl/10, time.Millisecond))
 	}
 	s.put(it, at, now)
+	s.deserted = false
 	if wakeAt := min(it.due, now.mono+s.tick); wakeAt < s.sleeping {
 		s.sleeping = wakeAt
 		select {
@@ -189,14 +191,19 @@ func (s *scheduler) rest() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.inHand = 0
-	if len(s.items) == 0 {
-		s.tick = time.Second
+	if len(s.items) > 0 {
+		at := Now().mono
+		s.sleeping = min(s.items[0].due, at+s.tick)
+		return s.sleeping - at
+	}
+	s.tick = time.Second
+	if s.deserted {
 		s.sleeping = forever
 		return forever
 	}
-	at := Now().mono
-	s.sleeping = min(s.items[0].due, at+s.tick)
-	return s.sleeping - at
+	// A lock that is taken soon need not wake run.
+	s.sleeping, s.deserted = Now().mono+s.tick, true
+	return s.tick
 }
 
 // look ends the locks that are over, puts the others back, and returns the
