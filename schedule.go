@@ -15,6 +15,7 @@ import (
 type scheduler struct {
 	e    *engine
 	wake chan struct{}
+	done chan struct{} // closed when run has ended
 
 	mu       sync.Mutex
 	items    schedHeap
@@ -45,7 +46,8 @@ const (
 )
 
 func (s *scheduler) start(e *engine) {
-	s.e, s.wake, s.tick, s.paced = e, make(chan struct{}, 1), time.Second, math.MinInt64
+	s.e, s.wake, s.done = e, make(chan struct{}, 1), make(chan struct{})
+	s.tick, s.paced = time.Second, math.MinInt64
 }
 
 // add enters an item, or moves it, and shortens the tick for a lock of the given
@@ -107,13 +109,15 @@ func (s *scheduler) put(it *schedItem, at, now Instant) {
 
 func (s *scheduler) stop() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.stopped = true
 	for len(s.items) > 0 {
 		heap.Pop(&s.items)
 	}
-	if s.running {
+	running := s.running
+	s.mu.Unlock()
+	if running {
 		close(s.wake)
+		<-s.done // it runs nobody else's code, so it ends at once
 	}
 }
 
@@ -133,6 +137,7 @@ func (s *scheduler) all() (hs []*Handle, ls []*leftover, inHand int) {
 }
 
 func (s *scheduler) run() {
+	defer close(s.done)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for last := Now(); ; {
