@@ -141,14 +141,14 @@ func (l *leftover) attempt(f *freeing) {
 		}
 		l.schedule(Now().Add(l.retry.next()))
 	}
-	also := l.also
+	var also Lease
 	if l.gone {
 		f.err = l.result
-		l.also = nil
+		also, l.also = l.also, nil
 	}
 	l.mu.Unlock()
 	close(f.done)
-	if l.gone && also != nil {
+	if also != nil {
 		l.e.freeOrphan(l.name, also)
 	}
 	l.e.emitBehind(ctx, Event{Kind: EventRelease, Name: l.name, Took: took, Err: err})
