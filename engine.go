@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	mathrand "math/rand/v2"
 	"os"
 	"reflect"
 	"strconv"
@@ -445,13 +444,6 @@ func (c endless) Value(key any) any {
 	return c.values.Value(key)
 }
 
-// isOver reports whether ctx has ended. A client that puts ctx's deadline on its
-// connection hears of it a moment before ctx does: that is no outage.
-func isOver(ctx context.Context) bool {
-	deadline, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
-}
-
 // lastWord is how long a call may go on after its ctx ended, so that it can say
 // whether another holds the lock.
 const lastWord = 50 * time.Millisecond
@@ -531,68 +523,6 @@ func (e *engine) took(began Instant) time.Duration {
 		return 0
 	}
 	return Now().Sub(began)
-}
-
-// unavailable makes err ErrUnavailable, unless it is one of the package's own.
-func unavailable(err error) error {
-	for _, own := range [...]error{ErrUnavailable, ErrHeld, ErrNoToken, ErrInvalid, ErrUnsupported, ErrClosed} {
-		if errors.Is(err, own) {
-			return err
-		}
-	}
-	return fmt.Errorf("%w: %w", ErrUnavailable, err)
-}
-
-// isTransient reports whether the store's error can pass by itself. A time-out
-// that is not the caller's is the client library's own.
-func isTransient(err error) bool {
-	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrLost) || isCtxError(err)
-}
-
-func isCtxError(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-}
-
-// ctxError is ctx's error, with its cause where that says more.
-func ctxError(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if err == nil { // its deadline has passed, its timer has not fired yet
-		err = context.DeadlineExceeded
-	}
-	if cause == nil || errors.Is(cause, err) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", err, cause)
-}
-
-// errNoAnswer is for a wait that ended before the store had answered.
-var errNoAnswer = fmt.Errorf("%w: no answer yet", ErrUnavailable)
-
-// withLast adds the store's last word to the error that ended a wait.
-func withLast(err, last error) error {
-	if last == nil {
-		return err
-	}
-	return fmt.Errorf("%w: %w", err, last)
-}
-
-// backoff counts growing pauses, each shortened at random so that callers do
-// not march in step.
-type backoff struct{ least, most, now time.Duration }
-
-func (b *backoff) reset() { b.now = 0 }
-
-func (b *backoff) next() time.Duration {
-	b.now = min(max(2*b.now, b.least), b.most)
-	return b.now/2 + jitter(b.now/2)
-}
-
-// jitter is a random time from 0 to below d.
-func jitter(d time.Duration) time.Duration {
-	if d <= 0 {
-		return 0
-	}
-	return mathrand.N(d)
 }
 
 // isNil also finds a nil pointer, map or function within an interface.
