@@ -14,21 +14,6 @@ type FencedLocker struct {
 	atLeast Fencing
 }
 
-// FencedHandle is a held lock with its fencing token.
-type FencedHandle struct {
-	*Handle
-	token Token
-}
-
-// Token returns the token to write with. One of a FencedHandle that no
-// FencedLocker made is 0, which the storage's side refuses.
-func (h *FencedHandle) Token() Token {
-	if h == nil {
-		return 0
-	}
-	return h.token
-}
-
 // Fenced returns a FencedLocker over l, of whose tokens at least atLeast is
 // promised. It returns ErrNoToken if l does not promise as much.
 //

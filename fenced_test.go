@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func fakeLocker(t *testing.T, f *fake) Locker {
@@ -169,9 +170,22 @@ func TestFencedMadeByHand(t *testing.T) {
 		if h.Token() != 0 {
 			t.Errorf("%s: token %d", what, h.Token())
 		}
-	}
-	if err := new(FencedHandle).Release(t.Context()); err == nil {
-		t.Error("Release of a zero FencedHandle returned nil")
+		if h.Name() != "" || h.TTL() != 0 || !h.Deadline().IsZero() {
+			t.Errorf("%s: has something: %q, %v, %v", what, h.Name(), h.TTL(), h.Deadline())
+		}
+		joined, cancel := h.Join(t.Context())
+		cancel()
+		for call, err := range map[string]error{
+			"Err": h.Err(), "Extend": h.Extend(t.Context(), time.Second), "Release": h.Release(t.Context()),
+			"Context": context.Cause(h.Context()), "Join": context.Cause(joined),
+		} {
+			if !errors.Is(err, ErrReleased) {
+				t.Errorf("%s: %s: %v, want ErrReleased", what, call, err)
+			}
+		}
+		if s := h.String(); s != "no lock" {
+			t.Errorf("%s: String: %q", what, s)
+		}
 	}
 }
 

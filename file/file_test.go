@@ -296,6 +296,7 @@ func TestURL(t *testing.T) {
 		{"file://me@h/locks", "user"},
 		{"file://" + rooted(dir) + "?tll=5s", "tll"},
 		{"file://" + rooted(dir) + "?network=allow", "network"},
+		{"file://" + rooted(dir) + "/a%00b", "zero byte"},
 	}
 	for _, test := range bad {
 		_, err := lock.OpenBackend(t.Context(), test.url)

@@ -9,6 +9,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
@@ -47,6 +48,9 @@ func NewBackend(ctx context.Context, o Options) (lock.Backend, error) {
 		if dir, err = defaultDir(); err != nil {
 			return nil, err
 		}
+	}
+	if strings.ContainsRune(dir, 0) {
+		return nil, fmt.Errorf("%w: lock directory %q has a zero byte, which no path can have", lock.ErrInvalid, dir)
 	}
 	if !filepath.IsAbs(dir) {
 		return nil, fmt.Errorf("%w: lock directory %q is not an absolute path: two processes would take it for two directories", lock.ErrInvalid, dir)
