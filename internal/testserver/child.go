@@ -21,6 +21,9 @@ type child struct {
 	env     []string // added to the test's own
 	dir     string
 	logFile string
+	as      *runAs // whom it runs as; nil: the test's own user
+	polite  bool   // it ends at an interrupt; a request to terminate lets it wait for its clients
+	spreads bool   // its children have process groups of their own
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd     // nil: does not run
@@ -45,6 +48,7 @@ func (c *child) start() error {
 	cmd.Env = append(os.Environ(), c.env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = ownGroup()
+	c.as.become(cmd.SysProcAttr)
 
 	done := make(chan struct{})
 	started := make(chan error, 1)
@@ -90,12 +94,34 @@ func (c *child) signal(send func(pid int) error) error {
 	}
 }
 
-func (c *child) pause() error  { return c.signal(pauseGroup) }
-func (c *child) resume() error { return c.signal(resumeGroup) }
+// everyone makes of a signal for a process group one for the groups of the
+// process's children too.
+func (c *child) everyone(send func(pid int) error) func(pid int) error {
+	if !c.spreads {
+		return send
+	}
+	return func(pid int) error {
+		// Stopped, it makes no more children.
+		if err := pauseGroup(pid); err != nil {
+			return err
+		}
+		young, err := childrenOf(pid)
+		if err != nil {
+			return err
+		}
+		for _, y := range young {
+			_ = send(y) // it may have ended this moment
+		}
+		return send(pid)
+	}
+}
+
+func (c *child) pause() error  { return c.signal(c.everyone(pauseGroup)) }
+func (c *child) resume() error { return c.signal(c.everyone(resumeGroup)) }
 
 // kill ends the process as a crash does, and waits until it is gone.
 func (c *child) kill() error {
-	if err := c.signal(killGroup); err != nil {
+	if err := c.signal(c.everyone(killGroup)); err != nil {
 		return err
 	}
 	return c.reap(10 * time.Second)
@@ -110,11 +136,18 @@ func (c *child) stop() error {
 	if !runs {
 		return nil
 	}
-	if c.signal(stopGroup) == nil {
+	stop := stopGroup
+	if c.polite {
+		stop = c.everyone(resumeGroup) // paused, it would not see the request
+		if c.signal(stop) == nil {
+			stop = interruptGroup
+		}
+	}
+	if c.signal(stop) == nil {
 		select {
 		case <-c.ended():
 		case <-time.After(3 * time.Second):
-			_ = c.signal(killGroup) // it may have ended this moment
+			_ = c.signal(c.everyone(killGroup)) // it may have ended this moment
 		}
 	}
 	return c.reap(10 * time.Second)

@@ -24,3 +24,18 @@ func killGroup(pid int) error {
 }
 
 func stopGroup(pid int) error { return killGroup(pid) }
+
+func interruptGroup(pid int) error { return killGroup(pid) }
+
+// runAs is never used here: a service account needs no other user.
+type runAs struct{}
+
+func unprivileged(string) (*runAs, error) {
+	return nil, unavailable("on Windows use the container way")
+}
+
+func (u *runAs) become(*syscall.SysProcAttr) {}
+
+func (u *runAs) own(string) error { return nil }
+
+func childrenOf(int) ([]int, error) { return nil, nil }

@@ -12,11 +12,13 @@
 //   - INTERLOCK_REDIS_ADDR is the host:port of a running Redis. It is used only
 //     by tests that do not need options of their own, and do not stop or pause
 //     the server.
+//   - INTERLOCK_POSTGRES_URL is the URL of a running Postgres and of a user who
+//     may do everything, under the same terms.
 //   - INTERLOCK_SERVERS is env, process or container, and leaves only that way.
-//   - INTERLOCK_REQUIRE lists servers (redis, or all) without which a test
+//   - INTERLOCK_REQUIRE lists servers (redis, postgres, pgbouncer, or all) without which a test
 //     fails, where it would be skipped.
 //   - INTERLOCK_REDIS_IMAGE is the image of the container way, redis:7 without
-//     it. An image is never pulled by a test.
+//     it; INTERLOCK_POSTGRES_IMAGE is postgres:17. An image is never pulled by a test.
 //
 // Every server listens on 127.0.0.1 only and dies with the test's process, also
 // if that is killed (on Linux; elsewhere a killed test leaves its servers).
