@@ -25,6 +25,7 @@ type engine struct {
 	batch   BatchRenewer // nil if the backend has none
 	margin  func(ttl time.Duration) time.Duration
 	promise Guarantees
+	clocked bool // a clock of ours ends every lock, whatever ends it at the store
 	setup   setup
 
 	turns   turns
@@ -53,6 +54,8 @@ func New(b Backend, opts ...SetupOption) (Locker, error) {
 	if m, ok := b.(Marginer); ok {
 		e.margin = m.Margin
 	}
+	_, two := b.(*both)
+	e.clocked = two || e.promise.Ends == EndsClock
 	e.setup.ttl = min(max(DefaultTTL, e.promise.MinTTL), e.promise.MaxTTL)
 	e.setup.owner = hostOwner()
 	e.setup.log = slog.New(slog.DiscardHandler)

@@ -72,7 +72,7 @@ func (e *engine) newHandle(ctx context.Context, name string, s settings) *Handle
 
 // bounded reports whether a clock ends the lock: the store's, or, without
 // renewal, ours.
-func (h *Handle) bounded() bool { return h.e.promise.Ends == EndsClock || h.noRenew }
+func (h *Handle) bounded() bool { return h.e.clocked || h.noRenew }
 
 // activate makes a granted acquisition a held lock. It fails with errRanOut if
 // it was lost in the meantime.
