@@ -8,6 +8,7 @@
 package all
 
 import (
+	_ "github.com/interlock-go/lock/etcd"
 	_ "github.com/interlock-go/lock/file"
 	_ "github.com/interlock-go/lock/memory"
 	_ "github.com/interlock-go/lock/redis"

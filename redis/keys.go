@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/internal/percent"
 )
 
 const (
@@ -36,34 +37,8 @@ func (b *backend) keysOf(name string) keys {
 	return keys{all[:n], all[:n+len(queueSuffix)], all}
 }
 
-// encode writes a name so that it can stand between the braces of a hash tag,
-// and be read in a terminal: all but letters, digits and -_.:/@+=, become a
-// percent sign and two hexadecimal digits.
-func encode(name string) string {
-	const hex = "0123456789ABCDEF"
-	escapes := 0
-	for i := range len(name) {
-		if !plain(name[i]) {
-			escapes++
-		}
-	}
-	if escapes == 0 {
-		return name
-	}
-	out := make([]byte, 0, len(name)+2*escapes)
-	for i := range len(name) {
-		if c := name[i]; plain(c) {
-			out = append(out, c)
-		} else {
-			out = append(out, '%', hex[c>>4], hex[c&15])
-		}
-	}
-	return string(out)
-}
-
-func plain(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-_.:/@+=,", c) >= 0
-}
+// encode writes a name so that it can stand between the braces of a hash tag.
+func encode(name string) string { return percent.Encode(name, percent.Marks+"/") }
 
 // checkPrefix refuses a prefix under which the keys of a lock would not share a
 // slot: an empty pair of braces makes Redis hash the whole key.

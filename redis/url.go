@@ -3,12 +3,9 @@ package redis
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/internal/urltls"
 )
 
 func init() { lock.Register(open, "redis", "rediss") }
@@ -62,7 +60,7 @@ func parse(u *lock.URL) (address, Options) {
 	a.cluster = u.Bool("cluster", len(u.Hosts) > 1 && a.master == "")
 	a.poolSize = u.Int("pool_size", 0, 1, 10_000)
 	a.db = database(u)
-	a.tls = tlsConfig(u)
+	a.tls = urltls.Config(u, "rediss")
 	a.addrs = u.Addrs("6379")
 	if a.master != "" {
 		a.addrs = u.Addrs("26379")
@@ -107,47 +105,6 @@ func database(u *lock.URL) int {
 		u.Mistake("the path must be the number of a database, as in /0")
 	}
 	return int(db) //nolint:gosec // 31 bits
-}
-
-// tlsConfig reads the files of a rediss URL.
-func tlsConfig(u *lock.URL) *tls.Config {
-	ca, cert, key := u.Str("ca", ""), u.Str("cert", ""), u.Str("key", "")
-	if u.Scheme != "rediss" {
-		if ca != "" || cert != "" || key != "" {
-			u.Mistake("ca, cert and key are for TLS: use rediss://")
-		}
-		return nil
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if ca != "" {
-		pem, err := os.ReadFile(ca)
-		config.RootCAs = x509.NewCertPool()
-		if err != nil {
-			u.Mistake("parameter %q: %w", "ca", unnamed(err))
-		} else if !config.RootCAs.AppendCertsFromPEM(pem) {
-			u.Mistake("parameter %q: no certificate in that file", "ca")
-		}
-	}
-	if (cert == "") != (key == "") {
-		u.Mistake("cert and key go together")
-	} else if cert != "" {
-		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			u.Mistake("parameters %q and %q: %w", "cert", "key", unnamed(err))
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config
-}
-
-// unnamed is a file's error without the file's name: somebody may have put the
-// key itself where its file belongs.
-func unnamed(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		return fmt.Errorf("%s the file: %w", path.Op, path.Err)
-	}
-	return err
 }
 
 // client makes the client: one attempt for each request, and deadlines obeyed.

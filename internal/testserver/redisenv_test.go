@@ -78,7 +78,7 @@ func TestRedisThatDoesNotStart(t *testing.T) {
 
 func TestPortTaken(t *testing.T) {
 	r := NeedRedis(t, RedisOptions{Own: true})
-	if _, ok := r.host.(*redisProcess); !ok {
+	if _, ok := r.host.(*ownedChild); !ok {
 		return // the network of containers keeps the port meanwhile
 	}
 	if err := r.Kill(); err != nil {

@@ -13,16 +13,16 @@ import (
 	"sync"
 )
 
-// redisProcess is a Redis as a child process.
-type redisProcess struct {
+// ownedChild is a server as a child process, with a folder of its own.
+type ownedChild struct {
 	child
 	removeDir bool
 	disposed  sync.Once
 }
 
-func (p *redisProcess) start(context.Context) error { return p.child.start() }
+func (p *ownedChild) start(context.Context) error { return p.child.start() }
 
-func (p *redisProcess) dispose() (err error) {
+func (p *ownedChild) dispose() (err error) {
 	if p.removeDir {
 		p.disposed.Do(func() { err = os.RemoveAll(p.dir) })
 	}
@@ -63,7 +63,7 @@ func startRedisOnce(ctx context.Context, path string, env []string, o RedisOptio
 			return nil, err
 		}
 	}
-	p := &redisProcess{removeDir: made, child: child{
+	p := &ownedChild{removeDir: made, child: child{
 		path:    path,
 		dir:     dir,
 		logFile: filepath.Join(dir, "redis.log"),
