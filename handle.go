@@ -80,7 +80,7 @@ func (h *Handle) activate(sent, now Instant, ttl time.Duration, token Token) err
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.token, h.ttl, h.began = token, ttl, sent
-	h.entry = sent.Add(ttl + h.grace)
+	h.entry = now.Add(ttl + h.grace) // the store may have counted from the answer
 	if h.bounded() {
 		h.trust = sent.Add(ttl - h.e.margin(ttl))
 		if h.trust.Reached(now) {

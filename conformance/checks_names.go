@@ -157,7 +157,7 @@ func badNames(ctx context.Context, t *T) error {
 	c.mustBeFree(t.name(), opBound, "nobody has had it") // so that the client has made its connections
 	var before int64
 	if p != nil {
-		before = p.Requests()
+		before = t.settled(p)
 	}
 	nothing := func(context.Context, *lock.Handle) error { return errors.New("the function of Do ran") }
 	seam := t.runner.subject.seam

@@ -280,7 +280,7 @@ func maxHold(ctx context.Context, t *T) error {
 
 func grace(ctx context.Context, t *T) error {
 	a, b, name := t.open(), t.open(), t.name()
-	ttl, more := t.ttl(400*time.Millisecond), 800*time.Millisecond
+	ttl, more := t.ttl(400*time.Millisecond), t.grain(800*time.Millisecond)
 	if onlyClock(t.promise()) != "" {
 		_, err := a.try(name, lock.TTL(ttl), lock.Grace(more))
 		t.wantIs("Grace where no clock ends a lock", err, lock.ErrUnsupported)

@@ -132,8 +132,32 @@ func (t *T) count(short, long int) int {
 	return short
 }
 
-// ttl returns d, or the backend's least if that is longer.
-func (t *T) ttl(d time.Duration) time.Duration { return max(d, t.promise().MinTTL) }
+// ttl returns d, or the backend's least if that is longer, in the backend's grain.
+func (t *T) ttl(d time.Duration) time.Duration { return t.grain(max(d, t.promise().MinTTL)) }
+
+// grain rounds a TTL up to whole seconds for a backend whose least is in these:
+// it may refuse fractions.
+func (t *T) grain(d time.Duration) time.Duration {
+	if least := t.promise().MinTTL; least < time.Second || least%time.Second != 0 {
+		return d
+	}
+	return (d + time.Second - 1).Truncate(time.Second)
+}
+
+// settled returns the proxy's count of requests once it stands still: a client's
+// protocol may send acknowledgements a moment after an answer.
+func (t *T) settled(p *faultproxy.Proxy) int64 {
+	n := p.Requests()
+	for range 40 {
+		t.pause(50 * time.Millisecond)
+		now := p.Requests()
+		if now == n {
+			break
+		}
+		n = now
+	}
+	return n
+}
 
 // within calls f with a ctx that ends after d.
 func (t *T) within(d time.Duration, f func(ctx context.Context) error) error {

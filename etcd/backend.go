@@ -236,7 +236,7 @@ func (b *backend) RenewAll(ctx context.Context, batch []lock.Renewal) {
 // under the same lease.
 func (h *hold) Release(ctx context.Context) error {
 	b := h.b
-	h.forget()
+	defer h.forget() // after the request: the lease may end with its last lock
 	rctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	txn := b.client.Txn(rctx).Then(clientv3.OpPut(b.void(h.id), "", clientv3.WithLease(h.s.id)), clientv3.OpDelete(h.key))

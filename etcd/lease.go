@@ -209,7 +209,8 @@ const chunk = 100
 // errs. It returns ErrLost if the lease is gone, and another error if nothing is
 // known.
 func (b *backend) confirm(ctx context.Context, s *session, holds []*hold) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	// An attempt on a connection that went silent must leave time for others.
+	ctx, cancel := context.WithTimeout(ctx, min(max(s.ttl/8, 250*time.Millisecond), patience))
 	defer cancel()
 	for range 3 {
 		b.leases.mu.Lock()

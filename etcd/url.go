@@ -9,6 +9,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/internal/urltls"
@@ -41,6 +43,17 @@ func parse(u *lock.URL) (clientv3.Config, Options) {
 		DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
 		Logger: zap.NewNop(), // what matters of it is in the errors
 		TLS:    urltls.Config(u, "etcds"),
+		DialOptions: []grpc.DialOption{
+			// The usual pause before a second dial, 1 s and growing, is longer than
+			// the outages that a short TTL survives.
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+				MinConnectTimeout: dialTimeout,
+			}),
+			// Fixed windows: answers are small, and to measure what would be best
+			// takes messages of its own.
+			grpc.WithInitialWindowSize(1 << 20), grpc.WithInitialConnWindowSize(1 << 20),
+		},
 	}
 	config.Password, _ = u.Password()
 	switch {
